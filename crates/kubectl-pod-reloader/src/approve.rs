@@ -103,9 +103,10 @@ pub(crate) async fn approve_each(
 ) -> (Approvals, Verdict) {
     let mut workloads = Vec::new();
     for target in targets {
-        let approval = match approve(cluster, operators, target, content).await {
+        let cluster = cluster.of(target);
+        let approval = match approve(&cluster, operators, target, content).await {
             Ok((approval, _)) => approval,
-            Err(error) => Approval::failed(cluster, target, &error),
+            Err(error) => Approval::failed(&cluster, target, &error),
         };
         workloads.push(approval);
     }
@@ -231,7 +232,8 @@ impl Approval {
 
     /// Returns an answer about a workload that cannot be read.
     fn failed(cluster: &Cluster, target: &Target, error: &Unseen) -> Self {
-        let verdict = if error.is_absent() {
+        let is_certain = error.is_absent() || error.is_forbidden();
+        let verdict = if is_certain {
             Verdict::Bad
         } else {
             Verdict::Unknown
@@ -288,6 +290,7 @@ impl Answer for Approvals {
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, deployment, operator};
+    use pod_reloader_core::name::Name;
     use serde_json::{Value, json};
 
     const PENDING: &str = "restart due for a change; version 0.1.0; content 48a63946";
@@ -320,6 +323,7 @@ mod tests {
         let web = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let told = approve(&cluster, &operators, &web, content).await;
         let (approval, verdict) = told.unwrap();
@@ -437,11 +441,14 @@ mod tests {
     async fn each_workload_is_approved_whatever_happens_to_the_others() {
         let canned = gated(PENDING);
         let writes = canned.writes();
-        let cluster = canned.cluster();
+        let cluster = canned
+            .forbids("/apis/apps/v1/namespaces/shop/deployments/secret")
+            .cluster();
         let operators = Operators::find(&cluster, None).await;
-        let targets = ["gone", "web"].map(|name| Target {
+        let targets = ["gone", "secret", "web"].map(|name| Target {
             kind: "deploy".to_owned(),
             name: name.to_owned(),
+            namespace: None,
         });
         let (approvals, verdict) = approve_each(&cluster, &operators, &targets, None).await;
         let text = approvals.text().without_styles();
@@ -454,9 +461,43 @@ mod tests {
         );
         assert_eq!(
             lines.next(),
+            Some(
+                r#"deploy secret in namespace shop: Error from server (Forbidden): it is forbidden: User "u" cannot read it"#
+            )
+        );
+        assert_eq!(
+            lines.next(),
             Some("Deployment web in namespace shop: approved content 48a63946")
         );
         assert_eq!((verdict, writes.lock().unwrap().len()), (Verdict::Bad, 1));
+    }
+
+    #[tokio::test]
+    async fn each_workload_of_all_namespaces_is_approved_in_its_own() {
+        let mut web = deployment("web");
+        web["metadata"]["namespace"] = json!("blog");
+        web["metadata"]["annotations"] = json!({
+            "pod-reloader.cs.sap.com/configmaps": "app",
+            "pod-reloader.cs.sap.com/approval": "required",
+        });
+        let of_blog = "/apis/apps/v1/namespaces/blog/deployments";
+        let canned = gated(PENDING).with_all(of_blog, &[web]);
+        let writes = canned.writes();
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let web = Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+            namespace: Some(Name::parse("blog").unwrap()),
+        };
+        let (approvals, verdict) = approve_each(&cluster, &operators, &[web], None).await;
+        assert_eq!(
+            approvals.text().without_styles(),
+            "Deployment web in namespace blog: approved content 48a63946\n"
+        );
+        assert_eq!(verdict, Verdict::Good);
+        let written = writes.lock().unwrap();
+        assert!(written[0].0.starts_with(of_blog), "{written:?}");
     }
 
     #[tokio::test]

@@ -302,6 +302,24 @@ pub(crate) struct Target {
     pub(crate) kind: String,
     /// Its name.
     pub(crate) name: String,
+    /// Its namespace, if it may be another one than that of the connection.
+    pub(crate) namespace: Option<Name>,
+}
+
+impl Target {
+    /// Returns type and name as typed: `deployment/web`.
+    pub(crate) fn typed(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// Returns type and name, with the namespace if it may be another one than that of the connection.
+    pub(crate) fn shown(&self) -> String {
+        let typed = self.typed();
+        match &self.namespace {
+            Some(namespace) => format!("{typed} in namespace {namespace}"),
+            None => typed,
+        }
+    }
 }
 
 /// The objects that a command is about.
@@ -309,12 +327,14 @@ pub(crate) struct Target {
 pub(crate) enum Chosen {
     /// These.
     Named(Vec<Target>),
-    /// Those of the namespace that match.
+    /// Those that match.
     Selected {
         /// The type as typed, if there is one.
         kind: Option<String>,
         /// A selector of labels, as kubectl takes it. `None` for all objects.
         selector: Option<String>,
+        /// True for those of all namespaces.
+        all_namespaces: bool,
     },
 }
 
@@ -329,6 +349,7 @@ pub(crate) struct ChosenObjects(pub(crate) Chosen);
 impl Chosen {
     const SELECTOR: &str = "selector";
     const ALL: &str = "all";
+    const ALL_NAMESPACES: &str = "all-namespaces";
 
     fn arg(id: &'static str, help: &'static str) -> Arg {
         Arg::new(id)
@@ -351,20 +372,34 @@ impl Chosen {
             .long(Self::ALL)
             .action(ArgAction::SetTrue)
             .help("All objects of the namespace: managed workloads, or those of the given type");
-        vec![selector, all]
+        let all_namespaces = Arg::new(Self::ALL_NAMESPACES)
+            .short('A')
+            .long(Self::ALL_NAMESPACES)
+            .action(ArgAction::SetTrue)
+            .help("Objects of all namespaces, with --selector or --all");
+        vec![selector, all, all_namespaces]
     }
 
     fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
         let selector = matches.get_one::<String>(Self::SELECTOR).cloned();
+        let all_namespaces = matches.get_flag(Self::ALL_NAMESPACES);
         if selector.is_none() && !matches.get_flag(Self::ALL) {
-            return targets(words).map(Self::Named);
+            return match all_namespaces {
+                // A name is that of an object in each of them.
+                true => Err("--all-namespaces needs --selector or --all".to_owned()),
+                false => targets(words).map(Self::Named),
+            };
         }
         let kind = match words {
             [] => None,
             [kind] if !kind.contains('/') => Some(typed_kind(kind)?),
             _ => return Err("give either names, or --selector or --all".to_owned()),
         };
-        Ok(Self::Selected { kind, selector })
+        Ok(Self::Selected {
+            kind,
+            selector,
+            all_namespaces,
+        })
     }
 }
 
@@ -503,6 +538,7 @@ fn target(text: &str) -> Result<Target, String> {
     Ok(Target {
         kind,
         name: name.to_owned(),
+        namespace: None,
     })
 }
 
@@ -576,6 +612,7 @@ mod tests {
         let deployment = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         assert_eq!(target("Deploy/web"), Ok(deployment));
         for wrong in [
@@ -628,6 +665,7 @@ mod tests {
         let target = |kind: &str, name: &str| Target {
             kind: kind.to_owned(),
             name: name.to_owned(),
+            namespace: None,
         };
         let web = target("deploy", "web");
         assert_eq!(named("explain deploy web"), Some(vec![web.clone()]));
@@ -657,6 +695,9 @@ mod tests {
             "hold deploy/web -l app=web",
             "hold --all -l app=web",
             "hold --selector=",
+            "hold -A",
+            "hold deploy/web -A",
+            "wait deploy web -A",
             "hold deploy/web --dry-run=client",
             "wait deploy/web --dry-run=server",
             "wait deploy/web --all",
@@ -697,6 +738,7 @@ mod tests {
         let selected = |kind: Option<&str>, selector: Option<&str>| Chosen::Selected {
             kind: kind.map(ToOwned::to_owned),
             selector: selector.map(ToOwned::to_owned),
+            all_namespaces: false,
         };
         assert_eq!(chosen("wait --all"), selected(None, None));
         let labelled = selected(None, Some("app=web"));
@@ -705,6 +747,14 @@ mod tests {
         assert_eq!(chosen("hold CM --selector=app=web"), config_maps);
         let deployments = selected(Some("deploy"), None);
         assert_eq!(chosen("hold deploy --all"), deployments);
+        let of_team = Chosen::Selected {
+            kind: None,
+            selector: Some("team=a".to_owned()),
+            all_namespaces: true,
+        };
+        for command in ["hold", "wait", "approve"] {
+            assert_eq!(chosen(&format!("{command} -A -l team=a")), of_team);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod pages;
 mod place;
 mod trial;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
@@ -28,6 +29,7 @@ pub(crate) use self::dry_run::DryRun;
 use self::dry_run::warnings;
 pub(crate) use self::place::{Place, encoded};
 pub(crate) use self::trial::{Trial, Untried};
+use crate::args::Target;
 
 /// Time limit of one call.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -37,7 +39,7 @@ const JSON: &str = "application/json";
 pub(crate) struct Cluster {
     client: Client,
     /// The groups that the cluster serves, once they have been read.
-    groups: OnceCell<APIGroupDiscoveryList>,
+    groups: Arc<OnceCell<APIGroupDiscoveryList>>,
     /// What becomes of the annotations that a user writes.
     pub(crate) writes: Writes,
     /// The namespace to use if none is given.
@@ -106,6 +108,17 @@ impl Unseen {
 }
 
 impl Cluster {
+    /// Returns the same cluster in the namespace of `target`.
+    pub(crate) fn of(&self, target: &Target) -> Self {
+        let namespace = target.namespace.as_ref().unwrap_or(&self.namespace);
+        Self {
+            client: self.client.clone(),
+            groups: Arc::clone(&self.groups),
+            writes: self.writes,
+            namespace: namespace.clone(),
+        }
+    }
+
     /// Reads one object.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
@@ -257,7 +270,6 @@ pub(crate) mod canned;
 mod tests {
     use super::canned::{Canned, deployment};
     use super::*;
-    use crate::args::Target;
     use crate::operators::Operators;
     use crate::{history, objects, workloads};
     use pod_reloader_core::reference::ConfigKind;
@@ -278,6 +290,7 @@ mod tests {
         let web = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let web = workloads::get(&cluster, &operators, &web).await.unwrap();
         let mut listed = vec![match &*operators.unseen {

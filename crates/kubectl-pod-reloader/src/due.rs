@@ -101,6 +101,7 @@ async fn halted(cluster: &Cluster, operators: &Operators, latest: &Event) -> Wai
     let failed = Target {
         kind: kind.to_ascii_lowercase(),
         name: name.to_owned(),
+        namespace: None,
     };
     match still_fails(cluster, operators, &failed, latest).await {
         Ok(true) => Wait::Halted(latest.message.clone()),

@@ -375,6 +375,7 @@ mod tests {
         let web = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let (answer, _) = explain(&cluster, &operators, &web).await.unwrap();
         let text = answer.text().without_styles();
@@ -423,6 +424,7 @@ mod tests {
         let web = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let (_, verdict) = explain(&cluster, &operators, &web).await.unwrap();
         verdict

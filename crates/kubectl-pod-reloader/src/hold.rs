@@ -20,6 +20,12 @@ pub(crate) struct Held {
 struct Outcome {
     /// Type and name as typed: `deployment/web`.
     object: String,
+    /// Its namespace, if objects of all are chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// Type and name, with that namespace.
+    #[serde(skip)]
+    shown: String,
     /// True if the object is now as it should be.
     done: bool,
     /// True if its annotation was written or removed, or would have been in a dry run.
@@ -57,7 +63,7 @@ async fn each(
 ) -> (Held, Verdict) {
     let mut objects = Vec::new();
     for target in targets {
-        let outcome = hold_one(cluster, operators, target, hold).await;
+        let outcome = hold_one(&cluster.of(target), operators, target, hold).await;
         objects.push(Outcome::of(target, outcome, cluster.writes));
     }
     let verdict = match objects.iter().all(|it| it.done) {
@@ -131,7 +137,9 @@ impl Outcome {
         let (changed, state) = outcome.unwrap_or_else(|error| (false, error.words()));
         let remark = if done { writes.remark() } else { "" };
         Self {
-            object: format!("{}/{}", target.kind, target.name),
+            object: target.typed(),
+            namespace: target.namespace.as_ref().map(ToString::to_string),
+            shown: target.shown(),
             done,
             changed,
             is_dry_run: writes.is_dry_run(),
@@ -149,7 +157,7 @@ impl Answer for Held {
                 false => Verdict::Bad,
             };
             let state = by(verdict, &*outcome.state);
-            text.line([format!("{}: ", outcome.object).into(), state]);
+            text.line([format!("{}: ", outcome.shown).into(), state]);
         }
         text
     }
@@ -159,6 +167,7 @@ impl Answer for Held {
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use pod_reloader_core::name::Name;
     use serde_json::{Value, json};
 
     /// Returns a cluster with Deployment `web`, which is managed, Deployment `alone`, which is not, ConfigMap
@@ -189,8 +198,11 @@ mod tests {
         let operators = Operators::find(cluster, None).await;
         let target = |typed: &&str| {
             let (kind, name) = typed.split_once('/').unwrap();
-            let (kind, name) = (kind.to_owned(), name.to_owned());
-            Target { kind, name }
+            Target {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                namespace: None,
+            }
         };
         let targets: Vec<_> = objects.iter().map(target).collect();
         let (held, verdict) = each(cluster, &operators, &targets, is_hold).await;
@@ -261,6 +273,37 @@ mod tests {
             ]
         );
         assert_eq!(verdict, Verdict::Bad);
+    }
+
+    #[tokio::test]
+    async fn each_object_of_all_namespaces_is_tried_in_its_own() {
+        let config_maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
+        let app = [config_map("app", "key")];
+        let canned = shop()
+            .with_all(&config_maps("blog"), &app)
+            .forbids_writes(&format!("{}/app", config_maps("shop")));
+        let writes = canned.writes();
+        let cluster = canned.cluster_in("elsewhere");
+        let operators = Operators::find(&cluster, None).await;
+        let targets = ["shop", "blog"].map(|namespace| Target {
+            kind: "configmaps".to_owned(),
+            name: "app".to_owned(),
+            namespace: Some(Name::parse(namespace).unwrap()),
+        });
+        let (held, verdict) = hold(&cluster, &operators, &targets).await;
+        assert_eq!(
+            held.text().without_styles(),
+            "configmaps/app in namespace shop: Error from server (Forbidden): it is forbidden: User \"u\" cannot patch it\n\
+             configmaps/app in namespace blog: on hold\n"
+        );
+        assert_eq!(verdict, Verdict::Bad);
+        let written = writes.lock().unwrap();
+        let [(path, _)] = &**written else {
+            panic!("{written:?}")
+        };
+        assert!(path.starts_with(&config_maps("blog")), "{path}");
+        let json = serde_json::to_value(&held).unwrap();
+        assert_eq!(json["objects"][1]["namespace"], "blog");
     }
 
     #[tokio::test]

@@ -74,6 +74,7 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         let web = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let (explained, _) = explain::explain(&cluster, &operators, &web).await.unwrap();
         told.add(&explained);

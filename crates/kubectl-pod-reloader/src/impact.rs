@@ -646,6 +646,7 @@ Used later by the pods of
         let web = crate::args::Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let error = workloads::get(&cluster, &operators, &web).await.err();
         assert_eq!(error, Some(absent.clone()));
@@ -654,6 +655,7 @@ Used later by the pods of
         let all = crate::args::Chosen::Selected {
             kind: None,
             selector: None,
+            all_namespaces: false,
         };
         let waited = crate::wait::wait(&cluster, &operators, &all, std::time::Duration::ZERO).await;
         assert_eq!(

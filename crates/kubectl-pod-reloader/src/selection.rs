@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Unseen};
 use crate::objects;
 use crate::operators::Operators;
 use crate::print::{self, Verdict};
-use crate::workloads;
+use crate::workloads::{self, Seen};
 
 /// The selected objects, and what is known of those that may be missing.
 #[derive(Debug, Default)]
@@ -32,11 +32,12 @@ pub(crate) async fn targets(
 ) -> Result<(Vec<Target>, Verdict), Unseen> {
     let (kind, selector) = match chosen {
         Chosen::Named(targets) => return Ok((targets.clone(), Verdict::Good)),
-        Chosen::Selected { kind, selector } => (kind.as_deref(), selector.as_deref()),
+        Chosen::Selected { kind, selector, .. } => (kind.as_deref(), selector.as_deref()),
     };
+    let namespace = namespace(cluster, chosen);
     let selected = match kind.and_then(config_kind) {
-        Some(kind) => config_objects(cluster, kind, selector).await?,
-        None => workloads(cluster, operators, kind, selector).await?,
+        Some(kind) => config_objects(cluster, namespace, kind, selector).await?,
+        None => workloads(cluster, operators, namespace, kind, selector).await?,
     };
     for error in &selected.unlisted {
         print::note(&format!("not seen: {error}"));
@@ -46,8 +47,11 @@ pub(crate) async fn targets(
     }
     let is_whole = selected.unlisted.is_empty();
     if selected.targets.is_empty() {
-        let lacking = cluster.lacks_namespace(&cluster.namespace).await;
-        return Err(lacking.unwrap_or_else(|| nothing(&cluster.namespace, is_whole)));
+        let lacking = match namespace {
+            Some(namespace) => cluster.lacks_namespace(namespace).await,
+            None => None,
+        };
+        return Err(lacking.unwrap_or_else(|| nothing(namespace, is_whole)));
     }
     let verdict = if is_whole {
         Verdict::Good
@@ -57,8 +61,27 @@ pub(crate) async fn targets(
     Ok((selected.targets, verdict))
 }
 
-fn nothing(namespace: &Name, is_whole: bool) -> Unseen {
-    let none = format!("nothing matches in namespace {namespace}");
+/// Returns the namespace of the chosen objects, or `None` if they may be in any.
+pub(crate) fn namespace<'a>(cluster: &'a Cluster, chosen: &Chosen) -> Option<&'a Name> {
+    match chosen {
+        Chosen::Selected {
+            all_namespaces: true,
+            ..
+        } => None,
+        Chosen::Selected { .. } | Chosen::Named(_) => Some(&cluster.namespace),
+    }
+}
+
+/// Returns words for the place where objects were looked for.
+pub(crate) fn place(namespace: Option<&Name>) -> String {
+    match namespace {
+        Some(namespace) => format!("in namespace {namespace}"),
+        None => "in any namespace".to_owned(),
+    }
+}
+
+fn nothing(namespace: Option<&Name>, is_whole: bool) -> Unseen {
+    let none = format!("nothing matches {}", place(namespace));
     if is_whole {
         Unseen::Absent(none)
     } else {
@@ -69,24 +92,29 @@ fn nothing(namespace: &Name, is_whole: bool) -> Unseen {
     }
 }
 
-/// Returns the managed workloads of the namespace, of one kind or of all.
+/// Returns the managed workloads of a namespace, or of all, of one kind or of all.
 ///
 /// # Errors
 /// When no kind is called so.
 pub(crate) async fn workloads(
     cluster: &Cluster,
     operators: &Operators,
+    namespace: Option<&Name>,
     kind: Option<&str>,
     selector: Option<&str>,
 ) -> Result<Selected, Unseen> {
     let meant = kind.map(|kind| workloads::meant(operators, kind));
     let meant = meant.transpose()?;
-    let namespace = Some(&cluster.namespace);
+    let take = |seen: Seen<'_>| {
+        let id = &seen.workload.id;
+        let target = Target {
+            namespace: namespace.is_none().then(|| id.namespace.clone()),
+            ..seen.target()
+        };
+        (id.kind, target)
+    };
     let (managed, left_out, unlisted) =
-        workloads::managed_labelled(cluster, operators, namespace, selector, |seen| {
-            (seen.workload.id.kind, seen.target())
-        })
-        .await;
+        workloads::managed_labelled(cluster, operators, namespace, selector, take).await;
     let managed = managed.into_iter();
     let of_kind = managed.filter(|(kind, _)| meant.is_none_or(|meant| meant == *kind));
     Ok(Selected {
@@ -98,13 +126,15 @@ pub(crate) async fn workloads(
 
 async fn config_objects(
     cluster: &Cluster,
+    namespace: Option<&Name>,
     kind: ConfigKind,
     selector: Option<&str>,
 ) -> Result<Selected, Unseen> {
-    let names = objects::labelled(cluster, kind, Some(&cluster.namespace), selector).await?;
+    let names = objects::labelled(cluster, kind, namespace, selector).await?;
     let targets = names.into_iter().map(|reference| Target {
         kind: kind.plural().to_owned(),
         name: reference.name.to_string(),
+        namespace: namespace.is_none().then_some(reference.namespace),
     });
     Ok(Selected {
         targets: targets.collect(),
@@ -116,7 +146,7 @@ async fn config_objects(
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     async fn found(chosen: Chosen) -> Result<Vec<String>, Unseen> {
         let managed = |name: &str| {
@@ -146,6 +176,7 @@ mod tests {
         Chosen::Selected {
             kind: kind.map(ToOwned::to_owned),
             selector: None,
+            all_namespaces: false,
         }
     }
 
@@ -165,5 +196,43 @@ mod tests {
         assert!(none.is_absent());
         let unknown = found(selected(Some("pod"))).await.unwrap_err();
         assert!(unknown.to_string().contains("no kind of workload"));
+    }
+
+    #[tokio::test]
+    async fn objects_of_all_namespaces_are_selected_with_their_namespaces() {
+        let of = |mut object: Value, namespace: &str| {
+            object["metadata"]["namespace"] = json!(namespace);
+            object["metadata"]["annotations"] =
+                json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+            object
+        };
+        let web = |namespace: &str| of(deployment("web"), namespace);
+        let app = |namespace: &str| of(config_map("app", "key"), namespace);
+        let deployments = [operator(), web("shop"), web("blog")];
+        let canned = Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": deployments}))
+            .with("/api/v1/configmaps", json!({"items": [app("blog")]}));
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        for (kind, expected) in [
+            (
+                None,
+                &[
+                    "deployments.apps/web in namespace blog",
+                    "deployments.apps/web in namespace shop",
+                ][..],
+            ),
+            (Some("cm"), &["configmaps/app in namespace blog"][..]),
+        ] {
+            let chosen = Chosen::Selected {
+                kind: kind.map(str::to_owned),
+                selector: Some("team=a".to_owned()),
+                all_namespaces: true,
+            };
+            let (targets, verdict) = targets(&cluster, &operators, &chosen).await.unwrap();
+            let shown: Vec<_> = targets.iter().map(Target::shown).collect();
+            assert_eq!(shown, expected);
+            assert_eq!(verdict, Verdict::Good);
+        }
     }
 }

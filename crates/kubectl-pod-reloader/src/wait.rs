@@ -46,6 +46,12 @@ pub(crate) struct Waited {
 struct Outcome {
     /// Type and name as typed: `deployment/web`.
     workload: String,
+    /// Its namespace, if workloads of all are chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// Type and name, with that namespace.
+    #[serde(skip)]
+    shown: String,
     /// True if nothing is pending and the rollout is done.
     done: bool,
     /// State of the workload, in words.
@@ -75,11 +81,12 @@ pub(crate) async fn wait(
     timeout: Duration,
 ) -> (Waited, Verdict) {
     let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout.min(MAX_TIMEOUT));
+    let namespace = selection::namespace(cluster, chosen);
     let (targets, all) = match chosen {
         Chosen::Named(targets) => (&**targets, None),
-        Chosen::Selected { kind, selector } => {
-            let selected =
-                selection::workloads(cluster, operators, kind.as_deref(), selector.as_deref());
+        Chosen::Selected { kind, selector, .. } => {
+            let (kind, selector) = (kind.as_deref(), selector.as_deref());
+            let selected = selection::workloads(cluster, operators, namespace, kind, selector);
             (&[][..], Some(all(deadline, selected).await))
         }
     };
@@ -95,13 +102,18 @@ pub(crate) async fn wait(
     let workloads = until_over(targets, deadline, look).await;
     let (note, of_list) = match &all {
         None => (None, Verdict::Good),
-        Some(all) if all.targets.is_empty() => {
-            match cluster.lacks_namespace(&cluster.namespace).await {
+        Some(all) => {
+            let lacking = match namespace {
+                Some(namespace) if all.targets.is_empty() => {
+                    cluster.lacks_namespace(namespace).await
+                }
+                _ => None,
+            };
+            match lacking {
                 Some(lacking) => (Some(lacking.to_string()), Verdict::Bad),
-                None => all.judged(operators, &cluster.namespace),
+                None => all.judged(operators, namespace),
             }
         }
-        Some(all) => all.judged(operators, &cluster.namespace),
     };
     let verdicts = workloads.iter().map(|outcome| outcome.verdict);
     let verdict = verdicts.fold(of_list, Verdict::max);
@@ -111,10 +123,10 @@ pub(crate) async fn wait(
 impl Selected {
     /// Returns the reason for not waiting at all, if there is one, and the best verdict that waiting for all
     /// can give.
-    fn judged(&self, operators: &Operators, namespace: &Name) -> (Option<String>, Verdict) {
+    fn judged(&self, operators: &Operators, namespace: Option<&Name>) -> (Option<String>, Verdict) {
         let is_whole = self.unlisted.is_empty();
         if self.targets.is_empty() {
-            let none = format!("no workload is managed in namespace {namespace}");
+            let none = format!("no workload is managed {}", selection::place(namespace));
             let (note, verdict) = match operators.verdict(is_whole) {
                 Verdict::Bad => (NONE_FOUND.to_owned(), Verdict::Bad),
                 Verdict::Unknown => (format!("{none}, as far as can be seen"), Verdict::Unknown),
@@ -138,7 +150,7 @@ async fn all(
     let why = match before(deadline, selected).await {
         Some(Ok(selected)) => return selected,
         Some(Err(error)) => error.to_string(),
-        None => "the workloads of the namespace: no answer in time".to_owned(),
+        None => "the workloads: no answer in time".to_owned(),
     };
     Selected {
         unlisted: vec![why],
@@ -157,14 +169,13 @@ where
     L: Fn(&'a Target) -> F,
     F: Future<Output = State>,
 {
-    let name = |target: &Target| format!("{}/{}", target.kind, target.name);
     let mut told = BTreeMap::new();
     loop {
         let looks = targets.iter().map(|target| before(deadline, look(target)));
         let looks: Vec<_> = stream::iter(looks).buffered(CHECKS_AT_ONCE).collect().await;
         let mut states = Vec::new();
         for (target, state) in targets.iter().zip(looks) {
-            let name = name(target);
+            let name = target.shown();
             if let Some(State::Pending(text)) = &state
                 && told.get(&name) != Some(text)
             {
@@ -173,7 +184,7 @@ where
             }
             let last = || told.get(&name).cloned();
             let unanswered = || State::Pending(last().unwrap_or_else(|| UNANSWERED.to_owned()));
-            states.push((name.clone(), state.unwrap_or_else(unanswered)));
+            states.push((target, state.unwrap_or_else(unanswered)));
         }
         let is_late = Instant::now() + INTERVAL >= deadline.unwrap_or_else(Instant::now);
         let mut each = states.iter().map(|(_, state)| state);
@@ -185,7 +196,7 @@ where
                 true => "not in time",
                 false => "not waited for",
             };
-            let outcome = |(workload, state)| Outcome::of(workload, state, why);
+            let outcome = |(target, state)| Outcome::of(target, state, why);
             return states.into_iter().map(outcome).collect();
         }
         sleep(INTERVAL).await;
@@ -203,14 +214,16 @@ async fn before<T>(deadline: Option<Instant>, what: impl Future<Output = T>) -> 
 
 impl Outcome {
     /// Returns the outcome of the last look. `why_last` explains why there was no other look.
-    fn of(workload: String, state: State, why_last: &str) -> Self {
+    fn of(target: &Target, state: State, why_last: &str) -> Self {
         let (verdict, state) = match state {
             State::Done(state) => (Verdict::Good, state),
             State::Over(verdict, state) => (verdict, state),
             State::Pending(state) => (Verdict::Bad, format!("{why_last}: {state}")),
         };
         Self {
-            workload,
+            workload: target.typed(),
+            namespace: target.namespace.as_ref().map(ToString::to_string),
+            shown: target.shown(),
             done: verdict == Verdict::Good,
             state,
             verdict,
@@ -219,6 +232,7 @@ impl Outcome {
 }
 
 async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> State {
+    let cluster = &cluster.of(target);
     let seen = match workloads::get(cluster, operators, target).await {
         Ok(seen) => seen,
         Err(error) => return State::of(error),
@@ -341,7 +355,7 @@ impl Answer for Waited {
         }
         for outcome in &self.workloads {
             let state = by(outcome.verdict, &*outcome.state);
-            text.line([format!("{}: ", outcome.workload).into(), state]);
+            text.line([format!("{}: ", outcome.shown).into(), state]);
         }
         text
     }
@@ -359,6 +373,7 @@ mod tests {
         names.map(|name| Target {
             kind: "deploy".to_owned(),
             name: name.to_owned(),
+            namespace: None,
         })
     }
 
@@ -479,7 +494,7 @@ mod tests {
                 left_out: None,
                 unlisted: unlisted.iter().map(|it| (*it).to_owned()).collect(),
             };
-            all.judged(operators, &namespace)
+            all.judged(operators, Some(&namespace))
         };
         let (note, verdict) = judged(&[], &[], &Operators::without_any(true));
         assert_eq!(note.as_deref(), Some(NONE_FOUND));
@@ -495,6 +510,45 @@ mod tests {
         assert_eq!(judged(&web, &[], &dark), (None, Verdict::Good));
         let unlisted = ["you may not list statefulsets"];
         assert_eq!(judged(&web, &unlisted, &dark), (None, Verdict::Unknown));
+    }
+
+    #[tokio::test]
+    async fn workloads_of_all_namespaces_are_waited_for_in_their_own() {
+        let web = |namespace: &str| {
+            let mut web = deployment("web");
+            web["metadata"]["namespace"] = json!(namespace);
+            web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+            web
+        };
+        let of = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+        let mut rolling = web("blog");
+        rolling["status"]["availableReplicas"] = json!(0);
+        let all = json!({"items": [operator(), web("shop"), rolling.clone()]});
+        let canned = Canned::shop()
+            .with("/apis/apps/v1/deployments", all)
+            .with_all(&of("shop"), &[web("shop")])
+            .with_all(&of("blog"), &[rolling])
+            .reporting("current");
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let chosen = Chosen::Selected {
+            kind: None,
+            selector: None,
+            all_namespaces: true,
+        };
+        let (waited, verdict) = wait(&cluster, &operators, &chosen, Duration::ZERO).await;
+        let text = waited.text().without_styles();
+        let lines: Vec<_> = text.lines().collect();
+        let [blog, shop] = &*lines else {
+            panic!("{text}")
+        };
+        let late = "deployments.apps/web in namespace blog: not in time: ";
+        assert!(blog.starts_with(late), "{text}");
+        let done = "deployments.apps/web in namespace shop: 1 of 1 ";
+        assert!(shop.starts_with(done), "{text}");
+        assert_eq!(verdict, Verdict::Bad);
+        let json = serde_json::to_value(&waited).unwrap();
+        assert_eq!(json["workloads"][0]["namespace"], "blog");
     }
 
     #[tokio::test]

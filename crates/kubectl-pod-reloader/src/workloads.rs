@@ -67,6 +67,7 @@ impl Seen<'_> {
         Target {
             kind: format!("{}.{}", shape.plural, shape.group),
             name: self.workload.id.name.to_string(),
+            namespace: None,
         }
     }
 

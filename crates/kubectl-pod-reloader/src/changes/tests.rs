@@ -44,6 +44,7 @@ async fn told(canned: Canned, compare: Compare) -> (String, Value, Verdict) {
     let target = Target {
         kind: "deploy".to_owned(),
         name: "web".to_owned(),
+        namespace: None,
     };
     let told = history(&cluster, &operators, &target, compare).await;
     let (history, verdict) = told.unwrap();

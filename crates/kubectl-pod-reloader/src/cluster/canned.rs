@@ -13,7 +13,6 @@ use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::plain_copy_name;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 use tower::service_fn;
 
 use super::Cluster;
@@ -239,7 +238,7 @@ impl Canned {
         });
         Cluster {
             client: Client::new(service, namespace),
-            groups: OnceCell::new(),
+            groups: Arc::default(),
             writes: super::Writes::default(),
             namespace: Name::parse(namespace).unwrap(),
         }

@@ -1,13 +1,13 @@
 //! Connects to the cluster that the user means, through the proxy that kubectl would take.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::{HeaderValue, Uri, header};
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use pod_reloader_core::name::{InvalidName, Name};
-use tokio::sync::OnceCell;
 
 use super::{Cluster, DEADLINE, Writes};
 use crate::args::Connection;
@@ -80,7 +80,7 @@ impl Cluster {
         let client = Client::try_from(config)?;
         Ok(Self {
             client,
-            groups: OnceCell::new(),
+            groups: Arc::default(),
             writes: Writes::default(),
             namespace,
         })

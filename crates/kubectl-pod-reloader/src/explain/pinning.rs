@@ -180,6 +180,7 @@ mod tests {
         let target = Target {
             kind: "deploy".to_owned(),
             name: "web".to_owned(),
+            namespace: None,
         };
         let (answer, _) = explain(&cluster, &operators, &target).await.unwrap();
         let text = answer.text().without_styles();

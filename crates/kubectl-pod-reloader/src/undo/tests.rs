@@ -74,6 +74,7 @@ async fn undone(canned: Canned, to: Option<i64>) -> (Undo, Vec<(String, Value)>)
     let target = Target {
         kind: "deploy".to_owned(),
         name: "web".to_owned(),
+        namespace: None,
     };
     let (undo, _) = undo(&cluster, &operators, &target, to).await.unwrap();
     let writes = writes.lock().unwrap().clone();
@@ -278,6 +279,7 @@ async fn a_dry_run_of_an_undo_stores_nothing() {
     let target = Target {
         kind: "deploy".to_owned(),
         name: "web".to_owned(),
+        namespace: None,
     };
     let (undo, verdict) = undo(&cluster, &operators, &target, None).await.unwrap();
     assert!(undo.state.ends_with(" (server dry run)"), "{}", undo.state);
