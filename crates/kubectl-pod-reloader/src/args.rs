@@ -100,6 +100,7 @@ impl Output {
                 Self::Yaml,
             ],
             "list" => &[Self::Text, Self::Wide, Self::Json, Self::Yaml, Self::Name],
+            LIST_WATCH => &[Self::Text, Self::Wide],
             _ => &[Self::Text, Self::Json, Self::Yaml],
         }
     }
@@ -217,6 +218,9 @@ pub(crate) enum Command {
         /// Ask the operator about each workload, by a dry run for each.
         #[arg(long)]
         live: bool,
+        /// After the list, print each workload that changes, until Ctrl-C. Output formats: text and wide.
+        #[arg(short, long, conflicts_with = "live")]
+        watch: bool,
     },
     /// Check the operator: replicas, leader, webhook, certificate, policy, workloads, copies.
     Status {
@@ -250,7 +254,16 @@ pub(crate) enum Command {
     },
 }
 
+/// The command that watches, as [`Output::of`] knows it.
+const LIST_WATCH: &str = "list --watch";
+
 impl Command {
+    /// Returns the name by which [`Output::of`] knows the command, if it is another one than it has in clap.
+    pub(crate) fn own_name(&self) -> Option<&'static str> {
+        let is_watch = matches!(self, Self::List { watch: true, .. });
+        is_watch.then_some(LIST_WATCH)
+    }
+
     /// Returns true if the user wants nothing to be stored.
     pub(crate) fn is_dry_run(&self) -> bool {
         match self {
@@ -763,6 +776,22 @@ mod tests {
         assert_eq!(Output::Dot.is_of("explain"), Err(error.to_owned()));
         assert_eq!(Output::Dot.is_of("graph"), Ok(()));
         assert_eq!(Output::Yaml.is_of("status"), Ok(()));
+    }
+
+    #[test]
+    fn a_list_that_is_watched_is_for_people() {
+        let list = |line: &str| {
+            let line = format!("kubectl-pod_reloader list {line}");
+            Cli::try_parse_from(line.split(' '))
+        };
+        let watched = list("-w -A -o wide").unwrap().command.own_name();
+        assert_eq!(watched, Some(LIST_WATCH));
+        assert_eq!(list("-o json").unwrap().command.own_name(), None);
+        assert_eq!(Output::Wide.is_of(LIST_WATCH), Ok(()));
+        let error = "list --watch has no output format json; its formats are text, wide";
+        assert_eq!(Output::Json.is_of(LIST_WATCH), Err(error.to_owned()));
+        // It would send a dry run for each workload again and again.
+        assert!(list("--watch --live").is_err());
     }
 
     /// Flags are not compared here: another test runs the commands of the document.

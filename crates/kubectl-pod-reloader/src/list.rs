@@ -2,6 +2,7 @@
 
 mod reports;
 mod status;
+mod watch;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use self::reports::Reports;
 use self::status::{Facts, ListStatus};
+pub(crate) use self::watch::{Watch, pause};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::history::age;
 use crate::operators::{NONE_FOUND, Operators};
@@ -49,6 +51,14 @@ pub(crate) struct Listed {
     is_of_all: bool,
     #[serde(skip)]
     listed_at: Timestamp,
+}
+
+/// A list, and all that is said beside it.
+#[derive(Debug)]
+pub(crate) struct Round {
+    listed: Listed,
+    pub(crate) verdict: Verdict,
+    notes: Vec<String>,
 }
 
 /// A workload in the list.
@@ -89,6 +99,22 @@ pub(crate) async fn list(
     operators: &Operators,
     query: Query<'_>,
 ) -> Result<(Listed, Verdict), Unseen> {
+    let round = read(cluster, operators, query).await?;
+    for note in &round.notes {
+        print::note(note);
+    }
+    Ok((round.listed, round.verdict))
+}
+
+/// Lists the managed workloads, as [`list`] does, and prints nothing.
+///
+/// # Errors
+/// When the namespace does not exist.
+pub(crate) async fn read(
+    cluster: &Cluster,
+    operators: &Operators,
+    query: Query<'_>,
+) -> Result<Round, Unseen> {
     let reports = Reports::read(cluster, query.namespace).await;
     let take = |seen: Seen<'_>| row(seen, reports.as_ref().ok());
     let (mut rows, left_out, mut unseen) =
@@ -108,20 +134,16 @@ pub(crate) async fn list(
     let verdict = operators.verdict(unseen.is_empty());
     let of_operators = operators.unseen.iter().cloned();
     let unseen: Vec<_> = of_operators.chain(unseen).collect();
-    for error in &unseen {
-        print::note(&format!("not seen: {error}"));
-    }
-    if let Some(left_out) = left_out {
-        print::note(&left_out);
-    }
+    let not_seen = unseen.iter().map(|error| format!("not seen: {error}"));
+    let mut notes: Vec<_> = not_seen.chain(left_out).collect();
     match query.namespace {
-        _ if operators.are_none() => print::note(NONE_FOUND),
+        _ if operators.are_none() => notes.push(NONE_FOUND.to_owned()),
         Some(namespace) if rows.is_empty() => {
-            print::note(&format!(
+            notes.push(format!(
                 "no managed workload found in namespace {namespace}"
             ));
         }
-        None if rows.is_empty() => print::note("no managed workload found"),
+        None if rows.is_empty() => notes.push("no managed workload found".to_owned()),
         _ => {}
     }
     let listed = Listed {
@@ -132,7 +154,11 @@ pub(crate) async fn list(
         is_of_all: query.namespace.is_none(),
         listed_at: Timestamp::now(),
     };
-    Ok((listed, verdict))
+    Ok(Round {
+        listed,
+        verdict,
+        notes,
+    })
 }
 
 /// Returns the row of a workload. `reports` is `None` if Events cannot be read. The object itself is dropped: there may
@@ -212,15 +238,20 @@ impl Item {
     }
 
     fn cells(&self, listed: &Listed, is_wide: bool) -> Vec<String> {
-        let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
         let restarted = self.last_restart.map(|at| age(at, listed.listed_at));
+        self.cells_with(restarted.as_deref(), listed, is_wide)
+    }
+
+    /// Returns the cells, with these words for the last restart.
+    fn cells_with(&self, restarted: Option<&str>, listed: &Listed, is_wide: bool) -> Vec<String> {
+        let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
         let mut cells = Vec::new();
         if listed.is_of_all {
             cells.push(self.namespace.clone());
         }
         cells.push(self.typed());
         cells.push(self.status.to_string());
-        cells.push(or_dash(restarted.as_deref()));
+        cells.push(or_dash(restarted));
         if is_wide {
             cells.push(or_dash(self.content.as_deref()));
             cells.push(self.rollout.clone());
@@ -232,11 +263,7 @@ impl Item {
 }
 
 impl Listed {
-    fn table(&self, is_wide: bool) -> Text {
-        let mut text = Text::default();
-        if self.items.is_empty() {
-            return text;
-        }
+    fn headings(&self, is_wide: bool) -> Vec<&'static str> {
         let mut headings = Vec::new();
         if self.is_of_all {
             headings.push("NAMESPACE");
@@ -246,9 +273,17 @@ impl Listed {
             headings.extend(["CONTENT", "ROLLOUT", "OPERATOR"]);
         }
         headings.push("WAITS FOR");
+        headings
+    }
+
+    fn table(&self, is_wide: bool) -> Text {
+        let mut text = Text::default();
+        if self.items.is_empty() {
+            return text;
+        }
         let items = self.items.iter();
         let rows: Vec<_> = items.map(|item| item.cells(self, is_wide)).collect();
-        text.columns(&headings, &rows);
+        text.columns(&self.headings(is_wide), &rows);
         text
     }
 }

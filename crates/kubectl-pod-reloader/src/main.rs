@@ -39,6 +39,7 @@ mod workloads;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -47,6 +48,7 @@ use pod_reloader_core::name::Name;
 use crate::args::{Chosen, Cli, Command, Output};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
+use crate::list::Watch;
 use crate::operators::Operators;
 use crate::plan::Unreadable;
 use crate::print::Answer;
@@ -101,8 +103,8 @@ fn parsed() -> Cli {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches)
         .unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
-    let command = matches.subcommand_name().unwrap_or_default();
-    if let Err(message) = cli.output.is_of(command) {
+    let command = cli.command.own_name().or(matches.subcommand_name());
+    if let Err(message) = cli.output.is_of(command.unwrap_or_default()) {
         Cli::command()
             .error(ErrorKind::InvalidValue, message)
             .exit();
@@ -224,12 +226,16 @@ async fn answer(
             all_namespaces,
             selector,
             live,
+            watch,
         } => {
             let query = list::Query {
                 namespace: (!all_namespaces).then_some(&cluster.namespace),
                 selector: selector.as_deref(),
                 live,
             };
+            if watch {
+                return watched(cluster, operators, query, output).await;
+            }
             printed(list::list(cluster, operators, query).await?, output)
         }
         Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
@@ -249,6 +255,27 @@ fn printed(
 ) -> Result<ExitCode, Failure> {
     print::answer(&answer, output)?;
     Ok(outcome.into())
+}
+
+/// Lists workloads, and then those that change, until nobody reads it any more.
+async fn watched(
+    cluster: &Cluster,
+    operators: &Operators,
+    query: list::Query<'_>,
+    output: Output,
+) -> Result<ExitCode, Failure> {
+    let mut watch = Watch::new(output == Output::Wide);
+    loop {
+        let began = Instant::now();
+        let round = list::read(cluster, operators, query).await?;
+        for note in watch.notes(&round) {
+            print::note(&note);
+        }
+        if print::lines(&watch.lines(&round))?.is_break() {
+            return Ok(round.verdict.into());
+        }
+        tokio::time::sleep(list::pause(began.elapsed())).await;
+    }
 }
 
 /// Draws a namespace, or all.

@@ -4,6 +4,7 @@ mod yaml;
 
 use std::borrow::Borrow;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -103,17 +104,23 @@ pub(crate) fn json(value: &impl Serialize) -> String {
     text + "\n"
 }
 
-fn write(text: &str) -> io::Result<()> {
-    write_to(anstream::stdout().lock(), text)
+/// Prints lines of an answer that goes on. Breaks when nobody reads it any more.
+pub(crate) fn lines(text: &Text) -> io::Result<ControlFlow<()>> {
+    write_to(anstream::stdout().lock(), &text.0)
 }
 
-/// Writes text, as far as somebody reads it. The answer stands even if nobody does.
-fn write_to(mut output: impl Write, text: &str) -> io::Result<()> {
+/// Writes an answer. It stands even if nobody reads it.
+fn write(text: &str) -> io::Result<()> {
+    write_to(anstream::stdout().lock(), text).map(|_| ())
+}
+
+/// Writes text. Breaks if nobody reads it.
+fn write_to(mut output: impl Write, text: &str) -> io::Result<ControlFlow<()>> {
     let written = output.write_all(text.as_bytes());
     match written.and_then(|()| output.flush()) {
         // The reader has seen enough and closed the pipe, as `| head` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+        written => written.map(ControlFlow::Continue),
     }
 }
 
@@ -218,27 +225,21 @@ impl Text {
 
     /// Adds a table with a line of headings. Each row has as many cells as there are headings.
     pub(crate) fn columns(&mut self, headings: &[&str], rows: &[impl AsRef<[String]>]) {
-        let length = |text: &str| text.chars().count();
-        let widths: Vec<usize> = (0..headings.len())
-            .map(|at| {
-                let cells = rows.iter().map(|row| length(&row.as_ref()[at]));
-                cells.chain([length(headings[at])]).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |cells: &[&str]| {
-            let mut line = String::new();
-            for (at, cell) in cells.iter().enumerate() {
-                line += cell;
-                if at + 1 < widths.len() {
-                    line += &" ".repeat(widths[at] + 3 - length(cell));
-                }
-            }
-            line.trim_end().to_owned()
-        };
-        self.heading(line(headings));
+        let mut columns = Columns::default();
+        columns.fit(headings);
         for row in rows {
-            let cells: Vec<_> = row.as_ref().iter().map(String::as_str).collect();
-            self.line([line(&cells).into()]);
+            let cells: &[String] = row.as_ref();
+            columns.fit(cells);
+        }
+        self.heading(columns.line(headings));
+        self.rows(&columns, rows);
+    }
+
+    /// Adds rows, with the columns of a table that has begun before.
+    pub(crate) fn rows(&mut self, columns: &Columns, rows: &[impl AsRef<[String]>]) {
+        for row in rows {
+            let cells: &[String] = row.as_ref();
+            self.line([columns.line(cells).into()]);
         }
     }
 
@@ -267,6 +268,40 @@ impl Text {
     }
 }
 
+/// The widths of the columns of a table, in characters.
+#[derive(Debug, Default)]
+pub(crate) struct Columns(Vec<usize>);
+
+impl Columns {
+    /// Returns true if there is no line yet.
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Makes room for the cells of a line.
+    pub(crate) fn fit(&mut self, cells: &[impl AsRef<str>]) {
+        self.0.resize(self.0.len().max(cells.len()), 0);
+        for (width, cell) in self.0.iter_mut().zip(cells) {
+            *width = (*width).max(length(cell.as_ref()));
+        }
+    }
+
+    /// Returns the cells as a line.
+    pub(crate) fn line(&self, cells: &[impl AsRef<str>]) -> String {
+        let mut line = String::new();
+        for (width, cell) in self.0.iter().zip(cells) {
+            let cell = cell.as_ref();
+            line += cell;
+            line += &" ".repeat(width.saturating_sub(length(cell)) + 3);
+        }
+        line.trim_end().to_owned()
+    }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
 /// Joins the first `most` names, and gives the number of the others.
 pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
     let shown = names[..names.len().min(most)].join(", ");
@@ -284,7 +319,9 @@ mod tests {
     fn a_reader_who_has_seen_enough_does_not_change_the_outcome() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        assert!(write_to(writer, "text").is_ok());
+        assert_eq!(write_to(writer, "text").unwrap(), ControlFlow::Break(()));
+        let read = write_to(io::sink(), "text").unwrap();
+        assert_eq!(read, ControlFlow::Continue(()));
         let no_room: &mut [u8] = &mut [];
         assert!(write_to(no_room, "text").is_err());
     }

@@ -149,3 +149,73 @@ async fn what_cannot_be_seen_makes_the_list_uncertain() {
     assert_eq!((list.items.len(), verdict), (0, Verdict::Bad));
     assert_eq!(list.text().without_styles(), "");
 }
+
+async fn round(canned: Canned) -> Round {
+    let cluster = canned.cluster();
+    let operators = Operators::find(&cluster, None).await;
+    let query = Query {
+        namespace: Some(&cluster.namespace),
+        selector: None,
+        live: false,
+    };
+    read(&cluster, &operators, query).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_watch_tells_what_has_changed_since_the_last_list() {
+    let [web, api] = ["web", "api"].map(managed);
+    let both = [web.clone(), api];
+    let mut watch = Watch::new(false);
+    let mut told = |round: &Round| watch.lines(round).without_styles();
+    let first = round(shop(&both, &[])).await;
+    assert_eq!(
+        told(&first),
+        "\
+NAME                  STATUS             LAST RESTART   WAITS FOR
+deployment.apps/api   nothing reported   -              -
+deployment.apps/web   nothing reported   -              -
+"
+    );
+    assert_eq!(told(&first), "");
+    let waits = [event("web", "WaitingForStage", 1)];
+    let waiting = round(shop(&both, &waits)).await;
+    assert_eq!(
+        told(&waiting),
+        "deployment.apps/web   waiting            -              WaitingForStage of web\n"
+    );
+    let restarts = [event("web", "ConfigChanged", 5)];
+    let restarted = round(shop(&both, &restarts)).await;
+    assert_eq!(
+        told(&restarted),
+        "deployment.apps/web   nothing reported   5m             -\n"
+    );
+    let alone = round(shop(&[web], &restarts)).await;
+    assert_eq!(
+        told(&alone),
+        "deployment.apps/api   gone               -              -\n"
+    );
+}
+
+#[tokio::test]
+async fn a_workload_that_cannot_be_seen_for_a_while_is_not_gone() {
+    let shop = || shop(&[managed("web")], &[]);
+    let deployments = "/apis/apps/v1/namespaces/shop/deployments";
+    let seen = round(shop()).await;
+    let dark = round(shop().refuses(deployments, "etcd is down")).await;
+    let mut watch = Watch::new(false);
+    assert!(watch.lines(&seen).without_styles().contains("web"));
+    assert!(watch.notes(&seen).is_empty());
+    assert_eq!(watch.lines(&dark).without_styles(), "");
+    let notes = watch.notes(&dark);
+    let is_told = |note: &String| note.contains("etcd is down");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+    assert!(watch.notes(&dark).is_empty(), "once is enough");
+    assert_eq!(watch.lines(&seen).without_styles(), "");
+}
+
+#[test]
+fn a_long_list_has_a_long_pause() {
+    let second = std::time::Duration::from_secs(1);
+    assert_eq!(pause(second / 100), 2 * second);
+    assert_eq!(pause(10 * second), 90 * second);
+}
