@@ -90,6 +90,11 @@ impl Unseen {
         matches!(self, Self::Forbidden { .. })
     }
 
+    /// Returns true if the same call may succeed a moment later: neither a right nor an object is missing.
+    pub(crate) fn is_temporary(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Unreachable(..))
+    }
+
     /// Returns the error as kubectl words it, if kubectl has words for it.
     pub(crate) fn as_kubectl(&self) -> Option<String> {
         match self {

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use pod_reloader_core::gate;
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use serde::Serialize;
 
 use self::reports::Reports;
 use self::status::{Facts, ListStatus};
-pub(crate) use self::watch::{Watch, pause};
+pub(crate) use self::watch::Watch;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::history::age;
 use crate::operators::{NONE_FOUND, Operators};
@@ -59,6 +60,12 @@ pub(crate) struct Round {
     listed: Listed,
     pub(crate) verdict: Verdict,
     notes: Vec<String>,
+    /// The types of which workloads may be missing: `deployment.apps`.
+    unlisted: Vec<String>,
+    /// True if Events could not be read, but may be readable a moment later.
+    lacks_events: bool,
+    /// True if everything was read that the user may read.
+    is_whole: bool,
 }
 
 /// A workload in the list.
@@ -76,6 +83,10 @@ struct Item {
     /// Time of the last restart, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_restart: Option<Timestamp>,
+    /// True if an Event gives that time. Otherwise it is that of the operator's last write, which may have been for
+    /// something else.
+    #[serde(skip)]
+    is_restart_reported: bool,
     /// The content that its pods have, by the first digits of the config hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<String>,
@@ -117,9 +128,10 @@ pub(crate) async fn read(
 ) -> Result<Round, Unseen> {
     let reports = Reports::read(cluster, query.namespace).await;
     let take = |seen: Seen<'_>| row(seen, reports.as_ref().ok());
-    let (mut rows, left_out, mut unseen) =
+    let (mut rows, left_out, unlisted) =
         workloads::managed_labelled(cluster, operators, query.namespace, query.selector, take)
             .await;
+    let mut unseen = unlisted.words;
     if let (Some(namespace), true) = (query.namespace, rows.is_empty())
         && let Some(lacking) = cluster.lacks_namespace(namespace).await
     {
@@ -131,6 +143,7 @@ pub(crate) async fn read(
     if query.live {
         unseen.extend(ask(cluster, &mut rows, reports.as_ref().ok()).await);
     }
+    let lacks_events = reports.as_ref().is_err_and(Unseen::is_temporary);
     let verdict = operators.verdict(unseen.is_empty());
     let of_operators = operators.unseen.iter().cloned();
     let unseen: Vec<_> = of_operators.chain(unseen).collect();
@@ -158,6 +171,9 @@ pub(crate) async fn read(
         listed,
         verdict,
         notes,
+        unlisted: unlisted.kinds.into_iter().map(resource).collect(),
+        lacks_events,
+        is_whole: !lacks_events && !unlisted.is_temporary,
     })
 }
 
@@ -174,7 +190,6 @@ fn row(seen: Seen<'_>, reports: Option<&Reports>) -> (Item, Facts) {
         HashWriter::Operator(at) => *at,
         _ => None,
     };
-    let shape = id.kind.shape();
     let hash = seen.workload.config_hash();
     let item = Item {
         kind: id.kind.as_str(),
@@ -183,16 +198,23 @@ fn row(seen: Seen<'_>, reports: Option<&Reports>) -> (Item, Facts) {
         status,
         waits_for,
         last_restart: restarted.or(written),
+        is_restart_reported: restarted.is_some(),
         content: hash.map(gate::digits),
         rollout: facts.rollout.text().to_owned(),
         operator: seen
             .operator
             .map(|operator| format!("{}/{}", operator.namespace, operator.name)),
-        resource: format!("{}.{}", shape.kind.to_ascii_lowercase(), shape.group),
-        plural: shape.plural,
+        resource: resource(id.kind),
+        plural: id.kind.shape().plural,
         api_version: seen.api_version,
     };
     (item, facts)
+}
+
+/// Returns the type of a kind with its group, as kubectl writes it: `deployment.apps`.
+fn resource(kind: WorkloadKind) -> String {
+    let shape = kind.shape();
+    format!("{}.{}", shape.kind.to_ascii_lowercase(), shape.group)
 }
 
 /// Asks the operator about each workload, and describes why it could not be asked about some.

@@ -268,13 +268,14 @@ async fn watched(
     loop {
         let began = Instant::now();
         let round = list::read(cluster, operators, query).await?;
+        let took = began.elapsed();
         for note in watch.notes(&round) {
             print::note(&note);
         }
         if print::lines(&watch.lines(&round))?.is_break() {
             return Ok(round.verdict.into());
         }
-        tokio::time::sleep(list::pause(began.elapsed())).await;
+        tokio::time::sleep(round.pause(took)).await;
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) async fn workloads(
     Ok(Selected {
         targets: of_kind.map(|(_, target)| target).collect(),
         left_out,
-        unlisted,
+        unlisted: unlisted.words,
     })
 }
 

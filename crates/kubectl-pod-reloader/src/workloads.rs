@@ -165,6 +165,25 @@ pub(crate) enum Reply {
     Impossible(Unseen),
 }
 
+/// Everything that could not be seen of a list of workloads.
+#[derive(Debug, Default)]
+pub(crate) struct Unlisted {
+    /// In words.
+    pub(crate) words: Vec<String>,
+    /// The kinds of which workloads may be missing.
+    pub(crate) kinds: Vec<WorkloadKind>,
+    /// True if a list that is read a moment later may have more.
+    pub(crate) is_temporary: bool,
+}
+
+impl Unlisted {
+    fn add(&mut self, kind: WorkloadKind, error: &Unseen) {
+        self.words.push(error.to_string());
+        self.kinds.push(kind);
+        self.is_temporary |= error.is_temporary();
+    }
+}
+
 /// Returns the group and version in which a kind is served.
 pub(crate) async fn api_version(cluster: &Cluster, kind: WorkloadKind) -> Result<String, Unseen> {
     let shape = kind.shape();
@@ -238,7 +257,8 @@ pub(crate) async fn list<'a, T>(
     namespace: Option<&Name>,
     take: impl FnMut(Seen<'a>) -> Option<T>,
 ) -> (Vec<T>, Vec<String>) {
-    list_labelled(cluster, operators, namespace, None, take).await
+    let (taken, unlisted) = list_labelled(cluster, operators, namespace, None, take).await;
+    (taken, unlisted.words)
 }
 
 /// Lists the workloads whose labels match `selector`, as [`list`] does.
@@ -248,12 +268,12 @@ async fn list_labelled<'a, T>(
     namespace: Option<&Name>,
     selector: Option<&str>,
     mut take: impl FnMut(Seen<'a>) -> Option<T>,
-) -> (Vec<T>, Vec<String>) {
+) -> (Vec<T>, Unlisted) {
     let query = selector.map_or_else(String::new, |selector| {
         format!("labelSelector={}", encoded(selector))
     });
     let mut taken = Vec::new();
-    let mut unseen = Vec::new();
+    let mut unlisted = Unlisted::default();
     let mut namespaces = Namespaces::default();
     if namespace.is_none() {
         namespaces.read_all(cluster, operators).await;
@@ -264,7 +284,7 @@ async fn list_labelled<'a, T>(
             // The cluster does not serve this kind, so nobody has any.
             Err(error) if error.is_absent() => continue,
             Err(error) => {
-                unseen.push(error.to_string());
+                unlisted.add(kind, &error);
                 continue;
             }
         };
@@ -276,7 +296,7 @@ async fn list_labelled<'a, T>(
                 Ok(Some(objects)) => objects,
                 Ok(None) => break,
                 Err(error) => {
-                    unseen.push(error.to_string());
+                    unlisted.add(kind, &error);
                     break;
                 }
             };
@@ -293,9 +313,10 @@ async fn list_labelled<'a, T>(
             }
         }
     }
-    unseen.extend(namespaces.unseen(operators));
+    unlisted.words.extend(namespaces.unseen(operators));
+    unlisted.is_temporary |= namespaces.may_be_seen_later();
     taken.sort_by(|(one, _), (other, _)| one.cmp(other));
-    (taken.into_iter().map(|(_, it)| it).collect(), unseen)
+    (taken.into_iter().map(|(_, it)| it).collect(), unlisted)
 }
 
 /// Lists the managed workloads as [`list`] does. Also returns a note on workloads that may be managed but
@@ -306,7 +327,9 @@ pub(crate) async fn managed<'a, T>(
     namespace: Option<&Name>,
     take: impl Fn(Seen<'a>) -> T,
 ) -> (Vec<T>, Option<String>, Vec<String>) {
-    managed_labelled(cluster, operators, namespace, None, take).await
+    let (managed, left_out, unlisted) =
+        managed_labelled(cluster, operators, namespace, None, take).await;
+    (managed, left_out, unlisted.words)
 }
 
 /// Lists the managed workloads whose labels match `selector`, as [`managed`] does.
@@ -316,18 +339,18 @@ pub(crate) async fn managed_labelled<'a, T>(
     namespace: Option<&Name>,
     selector: Option<&str>,
     take: impl Fn(Seen<'a>) -> T,
-) -> (Vec<T>, Option<String>, Vec<String>) {
+) -> (Vec<T>, Option<String>, Unlisted) {
     let mut left_out = 0;
     let take = |seen: Seen<'a>| {
         left_out += usize::from(seen.obstacle.is_none() && seen.doubt.is_some());
         seen.is_managed().then(|| take(seen))
     };
-    let (managed, unseen) = list_labelled(cluster, operators, namespace, selector, take).await;
+    let (managed, unlisted) = list_labelled(cluster, operators, namespace, selector, take).await;
     let left_out = (left_out > 0).then(|| {
         let workloads = count(left_out, "workload");
         format!("left out: {workloads} not managed by the default settings, which are assumed because the operator's own cannot be seen")
     });
-    (managed, left_out, unseen)
+    (managed, left_out, unlisted)
 }
 
 fn namespace_of(object: &RawValue) -> Option<String> {

@@ -151,10 +151,14 @@ async fn what_cannot_be_seen_makes_the_list_uncertain() {
 }
 
 async fn round(canned: Canned) -> Round {
+    round_of(canned, false).await
+}
+
+async fn round_of(canned: Canned, is_of_all: bool) -> Round {
     let cluster = canned.cluster();
     let operators = Operators::find(&cluster, None).await;
     let query = Query {
-        namespace: Some(&cluster.namespace),
+        namespace: (!is_of_all).then_some(&cluster.namespace),
         selector: None,
         live: false,
     };
@@ -213,9 +217,130 @@ async fn a_workload_that_cannot_be_seen_for_a_while_is_not_gone() {
     assert_eq!(watch.lines(&seen).without_styles(), "");
 }
 
-#[test]
-fn a_long_list_has_a_long_pause() {
+#[tokio::test]
+async fn events_that_cannot_be_read_for_a_while_change_no_line() {
+    let events = "/api/v1/namespaces/shop/events";
+    let waits = [event("web", "WaitingForStage", 1)];
+    let [web, api] = ["web", "api"].map(managed);
+    let alone = [web.clone()];
+    let seen = || shop(&alone, &waits);
+    let mut watch = Watch::new(false);
+    let mut told = |round: &Round| watch.lines(round).without_styles();
+    let good = round(seen()).await;
+    assert!(told(&good).contains("waiting"));
+    let dark = round(seen().refuses(events, "etcd is down")).await;
+    assert!(!dark.is_whole);
+    assert_eq!(told(&dark), "");
+    assert_eq!(told(&good), "");
+    let both = [web, api];
+    let dark = round(shop(&both, &waits).refuses(events, "etcd is down")).await;
+    let new = told(&dark);
+    assert!(new.starts_with("deployment.apps/api "), "{new}");
+    assert_eq!(new.lines().count(), 1, "{new}");
+    assert_eq!(told(&dark), "");
+}
+
+#[tokio::test]
+async fn without_the_right_to_list_events_changes_are_told() {
+    let events = "/api/v1/namespaces/shop/events";
+    let mut rolling = managed("web");
+    rolling["status"]["availableReplicas"] = json!(0);
+    let mut watch = Watch::new(false);
+    let first = round(shop(&[managed("web")], &[]).forbids(events)).await;
+    assert!(first.is_whole);
+    assert!(watch.lines(&first).without_styles().contains("not known"));
+    let second = round(shop(&[rolling], &[]).forbids(events)).await;
+    let told = watch.lines(&second).without_styles();
+    assert!(told.contains("rolling out"), "{told}");
+}
+
+/// Returns a Deployment that is managed, and whose hash the operator wrote so many minutes ago.
+fn written(name: &str, minutes: i64) -> Value {
+    let at = Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
+    let hash = format!("f:{CONFIG_HASH}");
+    let annotations = json!({"f:annotations": {hash: {}}});
+    let mut workload = managed(name);
+    workload["metadata"]["managedFields"] = json!([{
+        "manager": "pod-reloader", "operation": "Apply", "apiVersion": "apps/v1",
+        "time": at.to_string(), "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:template": {"f:metadata": annotations}}},
+    }]);
+    workload
+}
+
+#[tokio::test]
+async fn the_end_of_an_event_is_no_restart() {
+    let restart = |minutes| [event("web", "ConfigChanged", minutes)];
+    let mut watch = Watch::new(false);
+    let mut told = |round: &Round| watch.lines(round).without_styles();
+    let first = round(shop(&[written("web", 59)], &restart(60))).await;
+    assert!(told(&first).contains("60m"));
+    // The operator has written something else since then.
+    let over = round(shop(&[written("web", 30)], &[])).await;
+    assert!(over.listed.items[0].last_restart.is_some());
+    assert_eq!(told(&over), "");
+    let never = round(shop(&[managed("web")], &[])).await;
+    assert_eq!(told(&never), "");
+    let again = round(shop(&[managed("web")], &restart(5))).await;
+    let again = told(&again);
+    assert!(again.contains("5m"), "{again}");
+}
+
+#[tokio::test]
+async fn a_workload_is_gone_whatever_cannot_be_read_of_namespaces() {
+    let of = |namespace: &str| {
+        let mut web = managed("web");
+        web["metadata"]["namespace"] = json!(namespace);
+        web
+    };
+    let selector = "--namespace-selector={\"matchLabels\":{\"team\":\"a\"}}";
+    let operator = [operator_with(&[selector])];
+    let with = |workloads: &[Value]| {
+        let all = [workloads, &operator].concat();
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": all}))
+            .forbids("/api/v1/namespaces")
+            .forbids("/api/v1/namespaces/shop")
+            .forbids("/api/v1/namespaces/blog")
+    };
+    let mut watch = Watch::new(false);
+    let both = round_of(with(&[of("blog"), of("shop")]), true).await;
+    assert_eq!(watch.lines(&both).without_styles().lines().count(), 3);
+    let one = round_of(with(&[of("shop")]), true).await;
+    let told = watch.lines(&one).without_styles();
+    assert!(told.starts_with("blog "), "{told}");
+    assert!(told.contains("gone"), "{told}");
+}
+
+#[tokio::test]
+async fn a_workload_whose_type_may_no_longer_be_listed_is_not_gone() {
+    let [web, api] = ["web", "api"].map(managed);
+    let stateful_sets = "/apis/apps/v1/namespaces/shop/statefulsets";
+    let seen =
+        |deployments: &[Value]| shop(deployments, &[]).with_all(stateful_sets, &[managed("db")]);
+    let mut watch = Watch::new(false);
+    let all = round(seen(&[web.clone(), api])).await;
+    assert!(
+        watch
+            .lines(&all)
+            .without_styles()
+            .contains("statefulset.apps/db")
+    );
+    let less = round(seen(&[web]).forbids(stateful_sets)).await;
+    let told = watch.lines(&less).without_styles();
+    assert!(told.starts_with("deployment.apps/api "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}
+
+#[tokio::test]
+async fn a_long_list_has_a_long_pause_but_not_a_longer_one_than_a_minute() {
     let second = std::time::Duration::from_secs(1);
-    assert_eq!(pause(second / 100), 2 * second);
-    assert_eq!(pause(10 * second), 90 * second);
+    let whole = round(shop(&[], &[])).await;
+    assert_eq!(whole.pause(second / 100), 2 * second);
+    assert_eq!(whole.pause(5 * second), 45 * second);
+    assert_eq!(whole.pause(30 * second), 60 * second);
+    let deployments = "/apis/apps/v1/namespaces/shop/deployments";
+    let dark = round(shop(&[], &[]).refuses(deployments, "etcd is down")).await;
+    assert_eq!(dark.pause(second / 100), 2 * second);
+    assert_eq!(dark.pause(15 * second), 15 * second);
 }

@@ -50,6 +50,12 @@ impl Namespaces {
         }
     }
 
+    /// Returns true if one could not be read that may be readable a moment later.
+    pub(crate) fn may_be_seen_later(&self) -> bool {
+        let mut unseen = self.0.values().filter_map(|it| it.as_ref().err());
+        unseen.any(Unseen::is_temporary)
+    }
+
     /// Describes everything that could not be read.
     pub(crate) fn unseen(&self, operators: &Operators) -> Option<String> {
         const NAMED: usize = 3;
