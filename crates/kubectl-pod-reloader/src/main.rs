@@ -257,7 +257,7 @@ fn printed(
     Ok(outcome.into())
 }
 
-/// Lists workloads, and then those that change, until nobody reads it any more.
+/// Lists workloads, and then those that change. Ends at the next line that nobody reads.
 async fn watched(
     cluster: &Cluster,
     operators: &Operators,
@@ -265,7 +265,9 @@ async fn watched(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     let mut watch = Watch::new(output == Output::Wide);
+    let mut found = None;
     loop {
+        let operators = found.as_ref().unwrap_or(operators);
         let began = Instant::now();
         let round = list::read(cluster, operators, query).await?;
         let took = began.elapsed();
@@ -276,6 +278,8 @@ async fn watched(
             return Ok(round.verdict.into());
         }
         tokio::time::sleep(round.pause(took)).await;
+        let again = operators.search_again(cluster).await;
+        found = again.or(found);
     }
 }
 

@@ -57,6 +57,10 @@ pub(crate) struct Operators {
     pub(crate) is_elsewhere: Option<Unseen>,
     /// Scope that is assumed if no operator was found.
     default: Scope,
+    /// The namespace that the user named.
+    named: Option<Name>,
+    /// The reason why the search failed, if it did.
+    failure: Option<Unseen>,
     /// True if all namespaces were searched.
     is_complete: bool,
 }
@@ -89,6 +93,7 @@ impl Operators {
                 .list(place(Some(USUAL_NAMESPACE)), OF_AN_OPERATOR)
                 .await;
         }
+        let failure = found.as_ref().err().cloned();
         let mut unseen = Vec::new();
         let found = found.unwrap_or_else(|error| {
             unseen.push(format!(
@@ -128,7 +133,23 @@ impl Operators {
             is_elsewhere,
             is_complete,
             default: Scope::new([], namespace.cloned().unwrap_or(usual)),
+            named: namespace.cloned(),
+            failure,
         }
+    }
+
+    /// Searches again if that can find more: something was not found, or could not be read for another reason than a
+    /// lack of rights. Returns `None` if there is nothing better.
+    pub(crate) async fn search_again(&self, cluster: &Cluster) -> Option<Self> {
+        let is_forbidden = self.failure.as_ref().is_some_and(Unseen::is_forbidden);
+        let is_enough = !self.all.is_empty() && self.unseen.is_empty();
+        if is_forbidden || is_enough {
+            return None;
+        }
+        let found = Self::find(cluster, self.named.as_ref()).await;
+        // What an earlier search has found is better than the defaults.
+        let is_better = found.failure.is_none() || self.failure.is_some();
+        is_better.then_some(found)
     }
 
     /// Returns true if there certainly is no operator.
@@ -420,6 +441,7 @@ impl Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::canned::{Canned, operator, operator_with};
     use serde_json::json;
 
     impl Operators {
@@ -433,6 +455,8 @@ mod tests {
                 is_elsewhere: None,
                 default: Scope::new([], Name::parse(USUAL_NAMESPACE).unwrap()),
                 is_complete,
+                named: None,
+                failure: None,
             }
         }
     }
@@ -484,6 +508,45 @@ mod tests {
         assert_eq!(managed_by(&dark, ignored), (true, false));
         let none = Operators::without_any(true);
         assert_eq!(managed_by(&none, asks), (true, false));
+    }
+
+    #[tokio::test]
+    async fn an_operator_that_could_not_be_seen_is_searched_for_again() {
+        let deployments = "/apis/apps/v1/deployments";
+        let there = || Canned::shop().with(deployments, json!({"items": [operator()]}));
+        let up = there().cluster();
+        let down = there().refuses(deployments, "etcd is down").cluster();
+        let dark = Operators::find(&down, None).await;
+        assert!(dark.are_unknown());
+        let found = dark.search_again(&up).await.unwrap();
+        assert_eq!((found.all.len(), found.unseen.len()), (1, 0));
+        assert!(found.search_again(&up).await.is_none(), "it is found");
+        let none = Operators::find(&Canned::shop().cluster(), None).await;
+        assert!(none.are_none());
+        assert!(none.search_again(&up).await.is_some());
+        let in_usual = "/apis/apps/v1/namespaces/pod-reloader/deployments";
+        let forbidden = there().forbids(deployments).forbids(in_usual).cluster();
+        let forbidden = Operators::find(&forbidden, None).await;
+        assert!(
+            forbidden.search_again(&up).await.is_none(),
+            "it never will be"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_search_that_fails_does_not_take_away_what_was_found() {
+        let deployments = "/apis/apps/v1/deployments";
+        let mut other = operator_with(&["--flag-of-the-future"]);
+        other["metadata"]["name"] = json!("other");
+        let both = json!({"items": [operator(), other]});
+        let canned = Canned::shop().with(deployments, both);
+        let down = canned
+            .clone()
+            .refuses(deployments, "etcd is down")
+            .cluster();
+        let found = Operators::find(&canned.cluster(), None).await;
+        assert_eq!((found.all.len(), found.unread.len()), (1, 1));
+        assert!(found.search_again(&down).await.is_none());
     }
 
     #[test]
