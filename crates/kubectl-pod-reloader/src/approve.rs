@@ -5,7 +5,7 @@ use pod_reloader_core::gate::{self, Gates};
 use pod_reloader_core::sync_status::SyncStatus;
 use serde::Serialize;
 
-use crate::args::Target;
+use crate::args::{Chosen, Target};
 use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
 use crate::print::{Answer, Piece, Text, Verdict, by};
@@ -94,10 +94,12 @@ pub(crate) async fn approve(
     Ok((approval, verdict))
 }
 
-/// Approves the content that each of these workloads waits for. Tries each, whatever happens to the others.
+/// Approves the content that each of the chosen workloads waits for, which are `targets`. Tries each, whatever happens
+/// to the others.
 pub(crate) async fn approve_each(
     cluster: &Cluster,
     operators: &Operators,
+    chosen: &Chosen,
     targets: &[Target],
     content: Option<&str>,
 ) -> (Approvals, Verdict) {
@@ -106,7 +108,7 @@ pub(crate) async fn approve_each(
         let cluster = cluster.of(target);
         let approval = match approve(&cluster, operators, target, content).await {
             Ok((approval, _)) => approval,
-            Err(error) => Approval::failed(&cluster, target, &error),
+            Err(error) => Approval::failed(&cluster, chosen, target, &error),
         };
         workloads.push(approval);
     }
@@ -231,12 +233,13 @@ impl Approval {
     }
 
     /// Returns an answer about a workload that cannot be read.
-    fn failed(cluster: &Cluster, target: &Target, error: &Unseen) -> Self {
-        let is_certain = error.is_absent() || error.is_forbidden();
-        let verdict = if is_certain {
-            Verdict::Bad
+    fn failed(cluster: &Cluster, chosen: &Chosen, target: &Target, error: &Unseen) -> Self {
+        let (verdict, state) = if !error.is_absent() {
+            (Verdict::Unknown, error.words())
+        } else if chosen.is_selected() {
+            (Verdict::Good, "gone".to_owned())
         } else {
-            Verdict::Unknown
+            (Verdict::Bad, error.words())
         };
         Self {
             kind: target.kind.clone(),
@@ -246,7 +249,7 @@ impl Approval {
             approved: false,
             changed: false,
             is_dry_run: cluster.writes.is_dry_run(),
-            state: error.words(),
+            state,
             verdict,
         }
     }
@@ -450,7 +453,9 @@ mod tests {
             name: name.to_owned(),
             namespace: None,
         });
-        let (approvals, verdict) = approve_each(&cluster, &operators, &targets, None).await;
+        let chosen = Chosen::Named(targets.to_vec());
+        let (approvals, verdict) =
+            approve_each(&cluster, &operators, &chosen, &targets, None).await;
         let text = approvals.text().without_styles();
         let mut lines = text.lines();
         assert_eq!(
@@ -470,6 +475,19 @@ mod tests {
             Some("Deployment web in namespace shop: approved content 48a63946")
         );
         assert_eq!((verdict, writes.lock().unwrap().len()), (Verdict::Bad, 1));
+        // As for one workload, the lack of a right says nothing of the content.
+        let (_, verdict) = approve_each(&cluster, &operators, &chosen, &targets[1..], None).await;
+        assert_eq!(verdict, Verdict::Unknown);
+        let selected = Chosen::Selected {
+            kind: None,
+            selector: None,
+            all_namespaces: false,
+        };
+        let (approvals, verdict) =
+            approve_each(&cluster, &operators, &selected, &targets[..1], None).await;
+        let text = approvals.text().without_styles();
+        assert_eq!(text, "deploy gone in namespace shop: gone\n");
+        assert_eq!(verdict, Verdict::Good);
     }
 
     #[tokio::test]
@@ -490,7 +508,9 @@ mod tests {
             name: "web".to_owned(),
             namespace: Some(Name::parse("blog").unwrap()),
         };
-        let (approvals, verdict) = approve_each(&cluster, &operators, &[web], None).await;
+        let web = [web];
+        let chosen = Chosen::Named(web.to_vec());
+        let (approvals, verdict) = approve_each(&cluster, &operators, &chosen, &web, None).await;
         assert_eq!(
             approvals.text().without_styles(),
             "Deployment web in namespace blog: approved content 48a63946\n"

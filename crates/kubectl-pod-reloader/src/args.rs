@@ -360,6 +360,11 @@ pub(crate) struct ChosenWorkloads(pub(crate) Chosen);
 pub(crate) struct ChosenObjects(pub(crate) Chosen);
 
 impl Chosen {
+    /// Returns true if objects were selected in place of named. Then an object that is gone meanwhile is no fault.
+    pub(crate) fn is_selected(&self) -> bool {
+        matches!(self, Self::Selected { .. })
+    }
+
     const SELECTOR: &str = "selector";
     const ALL: &str = "all";
     const ALL_NAMESPACES: &str = "all-namespaces";

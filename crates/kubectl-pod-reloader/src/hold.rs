@@ -4,7 +4,7 @@ use pod_reloader_core::annotations::HOLD;
 use pod_reloader_core::mark::is_hold;
 use serde::Serialize;
 
-use crate::args::{Target, config_kind};
+use crate::args::{Chosen, Target, config_kind};
 use crate::cluster::{Cluster, Place, Unseen, Writes};
 use crate::operators::Operators;
 use crate::print::{Answer, Text, Verdict, by};
@@ -37,33 +37,41 @@ struct Outcome {
     state: String,
 }
 
-/// Puts objects on hold. Tries each, whatever happens to the others.
+/// Puts the chosen objects on hold, which are `targets`. Tries each, whatever happens to the others.
 pub(crate) async fn hold(
     cluster: &Cluster,
     operators: &Operators,
+    chosen: &Chosen,
     targets: &[Target],
 ) -> (Held, Verdict) {
-    each(cluster, operators, targets, true).await
+    each(cluster, operators, chosen, targets, true).await
 }
 
-/// Ends the hold of objects. Tries each, whatever happens to the others.
+/// Ends the hold of the chosen objects, which are `targets`. Tries each, whatever happens to the others.
 pub(crate) async fn release(
     cluster: &Cluster,
     operators: &Operators,
+    chosen: &Chosen,
     targets: &[Target],
 ) -> (Held, Verdict) {
-    each(cluster, operators, targets, false).await
+    each(cluster, operators, chosen, targets, false).await
 }
 
 async fn each(
     cluster: &Cluster,
     operators: &Operators,
+    chosen: &Chosen,
     targets: &[Target],
     hold: bool,
 ) -> (Held, Verdict) {
     let mut objects = Vec::new();
     for target in targets {
-        let outcome = hold_one(&cluster.of(target), operators, target, hold).await;
+        let outcome = match hold_one(&cluster.of(target), operators, target, hold).await {
+            Err(error) if error.is_absent() && chosen.is_selected() => {
+                Ok((false, "gone".to_owned()))
+            }
+            outcome => outcome,
+        };
         objects.push(Outcome::of(target, outcome, cluster.writes));
     }
     let verdict = match objects.iter().all(|it| it.done) {
@@ -190,6 +198,14 @@ mod tests {
             .with_all("/api/v1/namespaces/shop/secrets", &[creds])
     }
 
+    fn selected() -> Chosen {
+        Chosen::Selected {
+            kind: None,
+            selector: None,
+            all_namespaces: true,
+        }
+    }
+
     async fn told(canned: Canned, objects: &[&str], is_hold: bool) -> (String, Verdict) {
         told_by(&canned.cluster(), objects, is_hold).await
     }
@@ -205,7 +221,8 @@ mod tests {
             }
         };
         let targets: Vec<_> = objects.iter().map(target).collect();
-        let (held, verdict) = each(cluster, &operators, &targets, is_hold).await;
+        let chosen = Chosen::Named(targets.clone());
+        let (held, verdict) = each(cluster, &operators, &chosen, &targets, is_hold).await;
         (held.text().without_styles(), verdict)
     }
 
@@ -290,7 +307,8 @@ mod tests {
             name: "app".to_owned(),
             namespace: Some(Name::parse(namespace).unwrap()),
         });
-        let (held, verdict) = hold(&cluster, &operators, &targets).await;
+        let chosen = selected();
+        let (held, verdict) = hold(&cluster, &operators, &chosen, &targets).await;
         assert_eq!(
             held.text().without_styles(),
             "configmaps/app in namespace shop: Error from server (Forbidden): it is forbidden: User \"u\" cannot patch it\n\
@@ -304,6 +322,21 @@ mod tests {
         assert!(path.starts_with(&config_maps("blog")), "{path}");
         let json = serde_json::to_value(&held).unwrap();
         assert_eq!(json["objects"][1]["namespace"], "blog");
+    }
+
+    #[tokio::test]
+    async fn a_selected_object_that_is_gone_is_no_fault() {
+        let cluster = shop().cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let targets = ["deploy", "cm"].map(|kind| Target {
+            kind: kind.to_owned(),
+            name: "gone".to_owned(),
+            namespace: None,
+        });
+        let (held, verdict) = release(&cluster, &operators, &selected(), &targets).await;
+        let text = held.text().without_styles();
+        assert_eq!(text, "deploy/gone: gone\ncm/gone: gone\n");
+        assert_eq!(verdict, Verdict::Good);
     }
 
     #[tokio::test]

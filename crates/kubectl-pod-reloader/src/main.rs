@@ -169,13 +169,13 @@ async fn answer(
         Command::Hold { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-            let (held, verdict) = hold::hold(cluster, operators, &targets).await;
+            let (held, verdict) = hold::hold(cluster, operators, chosen, &targets).await;
             printed((held, verdict.max(known)), output)
         }
         Command::Release { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-            let (held, verdict) = hold::release(cluster, operators, &targets).await;
+            let (held, verdict) = hold::release(cluster, operators, chosen, &targets).await;
             printed((held, verdict.max(known)), output)
         }
         Command::Approve {
@@ -190,7 +190,7 @@ async fn answer(
             }
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (approvals, verdict) =
-                approve::approve_each(cluster, operators, &targets, content).await;
+                approve::approve_each(cluster, operators, chosen, &targets, content).await;
             printed((approvals, verdict.max(known)), output)
         }
         Command::History {

@@ -22,12 +22,14 @@ use crate::rollout::Rollout;
 use crate::selection::{self, Selected};
 use crate::workloads::{self, Reply, Seen};
 
-/// Pause between two looks at a workload.
+/// Least pause between two rounds of looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Number of workloads that are looked at in parallel.
 const CHECKS_AT_ONCE: usize = 4;
 /// Number of missing objects that are named.
 const NAMED: usize = 5;
+/// State of a selected workload that was deleted meanwhile.
+const GONE: &str = "gone";
 /// State of a workload of which no look ever finished.
 const UNANSWERED: &str = "nobody answered";
 /// Time limit that is longer than anybody waits.
@@ -98,7 +100,7 @@ pub(crate) async fn wait(
         print::note(left_out);
     }
     let targets = all.as_ref().map_or(targets, |all| &all.targets);
-    let look = |target| state(cluster, operators, target);
+    let look = |target| state(cluster, operators, chosen, target);
     let workloads = until_over(targets, deadline, look).await;
     let (note, of_list) = match &all {
         None => (None, Verdict::Good),
@@ -158,8 +160,9 @@ async fn all(
     }
 }
 
-/// Looks at all targets again and again, until all are done in the same round (one may become due while
-/// another is waited for), one never will be, or the deadline has passed.
+/// Looks at the targets again and again, until all are done in the same round (one may become due while another is
+/// waited for), one never will be, or the deadline has passed. Each look costs the apiserver several requests, so once
+/// something is pending, it looks only there until nothing is, and pauses as long as a round takes.
 async fn until_over<'a, L, F>(
     targets: &'a [Target],
     deadline: Option<Instant>,
@@ -170,12 +173,15 @@ where
     F: Future<Output = State>,
 {
     let mut told = BTreeMap::new();
+    let mut states = Vec::new();
+    states.resize_with(targets.len(), || State::Pending(UNANSWERED.to_owned()));
+    let mut round = pending_of(&states);
     loop {
-        let looks = targets.iter().map(|target| before(deadline, look(target)));
+        let began = Instant::now();
+        let looks = round.iter().map(|at| before(deadline, look(&targets[*at])));
         let looks: Vec<_> = stream::iter(looks).buffered(CHECKS_AT_ONCE).collect().await;
-        let mut states = Vec::new();
-        for (target, state) in targets.iter().zip(looks) {
-            let name = target.shown();
+        for (at, state) in round.iter().zip(looks) {
+            let name = targets[*at].shown();
             if let Some(State::Pending(text)) = &state
                 && told.get(&name) != Some(text)
             {
@@ -184,23 +190,38 @@ where
             }
             let last = || told.get(&name).cloned();
             let unanswered = || State::Pending(last().unwrap_or_else(|| UNANSWERED.to_owned()));
-            states.push((target, state.unwrap_or_else(unanswered)));
+            states[*at] = state.unwrap_or_else(unanswered);
         }
-        let is_late = Instant::now() + INTERVAL >= deadline.unwrap_or_else(Instant::now);
-        let mut each = states.iter().map(|(_, state)| state);
-        let is_hopeless = each.any(|state| matches!(state, State::Over(Verdict::Bad, _)));
-        let mut each = states.iter().map(|(_, state)| state);
-        let is_pending = each.any(|state| matches!(state, State::Pending(_)));
-        if is_late || is_hopeless || !is_pending {
+        let pending = pending_of(&states);
+        let is_hopeless = states
+            .iter()
+            .any(|state| matches!(state, State::Over(Verdict::Bad, _)));
+        let is_full = round.len() == targets.len();
+        if pending.is_empty() && !is_hopeless && !is_full {
+            round = (0..targets.len()).collect();
+            continue;
+        }
+        let now = Instant::now();
+        let left = deadline.map_or(Duration::ZERO, |it| it.saturating_duration_since(now));
+        let is_late = left <= INTERVAL;
+        if is_late || is_hopeless || pending.is_empty() {
             let why = match is_late {
                 true => "not in time",
                 false => "not waited for",
             };
             let outcome = |(target, state)| Outcome::of(target, state, why);
-            return states.into_iter().map(outcome).collect();
+            return targets.iter().zip(states).map(outcome).collect();
         }
-        sleep(INTERVAL).await;
+        // The last round needs time, too.
+        sleep(INTERVAL.max(now - began).min(left / 2)).await;
+        round = pending;
     }
+}
+
+/// Returns the positions of the targets for which something is pending.
+fn pending_of(states: &[State]) -> Vec<usize> {
+    let is_pending = |at: &usize| matches!(states[*at], State::Pending(_));
+    (0..states.len()).filter(is_pending).collect()
 }
 
 /// Runs `what` until the deadline, if there is one. After the deadline it is not even begun.
@@ -231,11 +252,16 @@ impl Outcome {
     }
 }
 
-async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> State {
+async fn state(
+    cluster: &Cluster,
+    operators: &Operators,
+    chosen: &Chosen,
+    target: &Target,
+) -> State {
     let cluster = &cluster.of(target);
     let seen = match workloads::get(cluster, operators, target).await {
         Ok(seen) => seen,
-        Err(error) => return State::of(error),
+        Err(error) => return State::of(error, chosen),
     };
     if let Some(obstacle) = &seen.obstacle {
         return State::Over(Verdict::Bad, format!("it is not managed: {obstacle}"));
@@ -247,7 +273,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
             let text = format!("{}: only such a dry run shows it", error.words());
             return State::Over(Verdict::Unknown, text);
         }
-        Reply::Impossible(error) => return State::of(error),
+        Reply::Impossible(error) => return State::of(error, chosen),
     };
     if let Some(state) = unless_current(cluster, operators, &seen, &report).await {
         return state;
@@ -255,7 +281,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
     // Reads it again: the operator's answer may have been about a newer template.
     match workloads::get(cluster, operators, target).await {
         Ok(seen) => State::of_rollout(Rollout::of(&seen.workload, &seen.object)),
-        Err(error) => State::of(error),
+        Err(error) => State::of(error, chosen),
     }
 }
 
@@ -324,9 +350,11 @@ async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
 }
 
 impl State {
-    /// Maps an error: what does not exist will not appear, and what fails now may work next time.
-    fn of(error: Unseen) -> Self {
+    /// Maps an error: what does not exist will not appear, and what fails now may work next time. Of a workload that was
+    /// selected, nothing is pending once it is gone.
+    fn of(error: Unseen, chosen: &Chosen) -> Self {
         match error {
+            _ if error.is_absent() && chosen.is_selected() => Self::Done(GONE.to_owned()),
             Unseen::Absent(_) | Unseen::NotFound { .. } => Self::Over(Verdict::Bad, error.words()),
             Unseen::Forbidden { .. } => Self::Over(Verdict::Unknown, error.words()),
             Unseen::Refused { .. } | Unseen::Unreachable(..) => Self::Pending(error.to_string()),
@@ -470,6 +498,76 @@ mod tests {
         let outcomes = until_over(&targets, None, look).await;
         assert_eq!(states(&outcomes), ["not in time: a restart is due"]);
         assert_eq!(looked.get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn meanwhile_only_pending_workloads_are_checked_and_at_the_end_all() {
+        let start = Instant::now();
+        let targets = targets(["a", "b", "c", "due"]);
+        let looked = std::cell::RefCell::new(Vec::new());
+        let look = async |target: &Target| {
+            looked.borrow_mut().push(target.name.clone());
+            match &*target.name {
+                "due" if start.elapsed() < 2 * INTERVAL => pending(),
+                _ => done(),
+            }
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert!(outcomes.iter().all(|it| it.done));
+        let looked = looked.into_inner();
+        let times = |name: &str| looked.iter().filter(|it| *it == name).count();
+        assert_eq!(["a", "b", "c", "due"].map(times), [2, 2, 2, 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_becomes_due_while_another_is_waited_for_is_waited_for() {
+        let start = Instant::now();
+        let targets = targets(["due", "later"]);
+        let look = async |target: &Target| match (&*target.name, start.elapsed()) {
+            ("due", waited) if waited < 3 * INTERVAL => pending(),
+            ("later", waited) if waited > INTERVAL && waited < 9 * INTERVAL => pending(),
+            _ => done(),
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert_eq!(states(&outcomes), ["rolled out", "rolled out"]);
+        assert!(start.elapsed() >= 9 * INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_is_as_long_as_a_round() {
+        let start = Instant::now();
+        let targets = targets(["slow"]);
+        let looked = std::cell::Cell::new(0);
+        let look = async |_: &Target| {
+            looked.set(looked.get() + 1);
+            sleep(5 * INTERVAL).await;
+            match looked.get() {
+                3 => done(),
+                _ => pending(),
+            }
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert!(outcomes.iter().all(|it| it.done));
+        assert_eq!(start.elapsed(), 25 * INTERVAL);
+    }
+
+    #[tokio::test]
+    async fn a_selected_workload_that_is_gone_is_not_waited_for() {
+        let canned =
+            Canned::shop().with("/apis/apps/v1/deployments", json!({"items": [operator()]}));
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let [gone] = targets(["gone"]);
+        let selected = Chosen::Selected {
+            kind: None,
+            selector: None,
+            all_namespaces: false,
+        };
+        let selected = state(&cluster, &operators, &selected, &gone).await;
+        assert!(matches!(selected, State::Done(text) if text == GONE));
+        let named = Chosen::Named(vec![gone.clone()]);
+        let named = state(&cluster, &operators, &named, &gone).await;
+        assert!(matches!(named, State::Over(Verdict::Bad, _)));
     }
 
     #[tokio::test(start_paused = true)]
