@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -255,7 +254,7 @@ pub(crate) enum Command {
 }
 
 /// The command that watches, as [`Output::of`] knows it.
-const LIST_WATCH: &str = "list --watch";
+pub(crate) const LIST_WATCH: &str = "list --watch";
 
 impl Command {
     /// Returns the name by which [`Output::of`] knows the command, if it is another one than it has in clap.
@@ -368,6 +367,8 @@ impl Chosen {
     const SELECTOR: &str = "selector";
     const ALL: &str = "all";
     const ALL_NAMESPACES: &str = "all-namespaces";
+    /// Id of the flag of [`Connection`].
+    const NAMESPACE: &str = "namespace";
 
     fn arg(id: &'static str, help: &'static str) -> Arg {
         Arg::new(id)
@@ -382,25 +383,27 @@ impl Chosen {
             .short('l')
             .long(Self::SELECTOR)
             .value_name("SELECTOR")
-            // An empty one, such as that of an unset variable, would select everything.
-            .value_parser(NonEmptyStringValueParser::new())
+            .value_parser(selector)
             .conflicts_with(Self::ALL)
             .help("Selector of labels in place of names, for example app=web,tier!=db");
         let all = Arg::new(Self::ALL)
             .long(Self::ALL)
             .action(ArgAction::SetTrue)
-            .help("All objects of the namespace: managed workloads, or those of the given type");
+            .help("All objects of the namespace, or of all with -A: managed workloads, or those of the given type");
         let all_namespaces = Arg::new(Self::ALL_NAMESPACES)
             .short('A')
             .long(Self::ALL_NAMESPACES)
             .action(ArgAction::SetTrue)
-            .help("Objects of all namespaces, with --selector or --all");
+            .help("Objects of all namespaces, with --selector or --all; without --namespace");
         vec![selector, all, all_namespaces]
     }
 
     fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
         let selector = matches.get_one::<String>(Self::SELECTOR).cloned();
         let all_namespaces = matches.get_flag(Self::ALL_NAMESPACES);
+        if all_namespaces && matches.contains_id(Self::NAMESPACE) {
+            return Err("give either --namespace or --all-namespaces".to_owned());
+        }
         if selector.is_none() && !matches.get_flag(Self::ALL) {
             return match all_namespaces {
                 // A name is that of an object in each of them.
@@ -413,6 +416,13 @@ impl Chosen {
             [kind] if !kind.contains('/') => Some(typed_kind(kind)?),
             _ => return Err("give either names, or --selector or --all".to_owned()),
         };
+        let is_config = kind.as_deref().and_then(config_kind).is_some();
+        if all_namespaces && selector.is_none() && is_config {
+            // They include those of Kubernetes itself.
+            let every =
+                "--all --all-namespaces would take every object of this type in the cluster";
+            return Err(format!("{every}: give --selector"));
+        }
         Ok(Self::Selected {
             kind,
             selector,
@@ -598,6 +608,14 @@ fn config_object(target: &Target) -> Result<(ConfigKind, Name), String> {
     Ok((kind, name))
 }
 
+/// Refuses a blank selector, such as that of an unset variable, which would select everything.
+fn selector(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it is blank; --all selects everything".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 fn name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|error| error.to_string())
 }
@@ -713,7 +731,14 @@ mod tests {
             "hold deploy/web -l app=web",
             "hold --all -l app=web",
             "hold --selector=",
+            "hold --selector=\t",
             "hold -A",
+            "hold cm -A --all",
+            "release secrets --all-namespaces --all",
+            "hold -A --all -n shop",
+            "wait -n shop -A -l app=web",
+            "release -A -l app=web --namespace=shop",
+            "-n shop approve -A --all",
             "hold deploy/web -A",
             "wait deploy web -A",
             "hold deploy/web --dry-run=client",
@@ -765,6 +790,9 @@ mod tests {
         assert_eq!(chosen("hold CM --selector=app=web"), config_maps);
         let deployments = selected(Some("deploy"), None);
         assert_eq!(chosen("hold deploy --all"), deployments);
+        assert_eq!(chosen("hold deploy --all -n shop"), deployments);
+        let all_config_maps = selected(Some("cm"), None);
+        assert_eq!(chosen("hold cm --all"), all_config_maps);
         let of_team = Chosen::Selected {
             kind: None,
             selector: Some("team=a".to_owned()),
