@@ -4,7 +4,7 @@ use clap::{Arg, CommandFactory, ValueEnum};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
-use crate::args::{Cli, Connection, DryRunStrategy, Output, config_kind};
+use crate::args::{Cli, Connection, DryRunStrategy, LIST_WATCH, Output, config_kind};
 use crate::cluster::Cluster;
 use crate::objects;
 use crate::operators::Operators;
@@ -42,7 +42,7 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         false => NO_FILES,
     };
     let mut all = match (flag, &*plain, cluster) {
-        (Some(flag), plain, cluster) => values(flag, plain.first().copied(), cluster).await,
+        (Some(flag), plain, cluster) => values(flag, command(plain, before), cluster).await,
         (None, plain, _) if last.starts_with('-') => flags(plain.first().copied()),
         (None, [], _) => commands(),
         (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
@@ -70,6 +70,15 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
     all.retain(|candidate| candidate.starts_with(last));
     all.push(directive.to_owned());
     all.join("\n") + "\n"
+}
+
+/// Returns the command as [`Output::of`] knows it, given the words without flags, and all of them.
+fn command<'a>(plain: &[&'a str], words: &[String]) -> Option<&'a str> {
+    let is_watch = |word: &String| ["-w", "--watch"].contains(&word.as_str());
+    match plain.first().copied() {
+        Some("list") if words.iter().any(is_watch) => Some(LIST_WATCH),
+        command => command,
+    }
 }
 
 /// The part of an object that has been typed so far.
@@ -247,6 +256,13 @@ mod tests {
         assert_eq!(of(&["hold", "--dry-run=s"]).await, "server\n:4\n");
         assert_eq!(of(&["list", "-o", "n"]).await, "name\n:4\n");
         assert_eq!(of(&["list", "--al"]).await, "--all-namespaces\n:4\n");
+        for watch in [
+            &["list", "-w", "-o", ""][..],
+            &["list", "--watch", "-o", ""],
+            &["list", "-A", "-w", "--output="],
+        ] {
+            assert_eq!(of(watch).await, "text\nwide\n:4\n", "{watch:?}");
+        }
         assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");
         assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
         assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\nyaml\n:4\n");
