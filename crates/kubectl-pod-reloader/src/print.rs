@@ -72,9 +72,13 @@ pub(crate) fn document(text: &str) -> String {
 }
 
 /// Prints a remark beside the answer, in one line on standard error.
-#[expect(clippy::print_stderr, reason = "everything else goes through here")]
 pub(crate) fn note(text: &str) {
-    eprintln!("{}", shown(text, |_| false));
+    note_to(io::stderr(), text);
+}
+
+/// Writes a remark. It is lost if nobody reads it: the answer counts.
+fn note_to(mut output: impl Write, text: &str) {
+    let _ = writeln!(output, "{}", shown(text, |_| false));
 }
 
 /// Formats as YAML, and escapes as [`json`] does.
@@ -324,6 +328,16 @@ mod tests {
         assert_eq!(read, ControlFlow::Continue(()));
         let no_room: &mut [u8] = &mut [];
         assert!(write_to(no_room, "text").is_err());
+    }
+
+    #[test]
+    fn a_remark_that_nobody_reads_ends_nothing() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        note_to(writer, "text");
+        let mut written = Vec::new();
+        note_to(&mut written, "a\nb");
+        assert_eq!(written, "a\u{fffd}b\n".as_bytes());
     }
 
     #[test]
