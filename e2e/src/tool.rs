@@ -5,6 +5,7 @@ use std::{ffi::OsString, path::PathBuf, process::Stdio};
 use anyhow::{Context, Result, bail};
 use tokio::{io::AsyncWriteExt, process::Command};
 
+use crate::process::{Process, Program};
 use crate::programs::of_the_workspace;
 
 /// A command-line program that uses a control plane through its kubeconfig.
@@ -124,6 +125,20 @@ impl Tool {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
+        })
+    }
+
+    /// Starts it for as long as the returned value lives, with both of its outputs in the file `log`.
+    ///
+    /// # Errors
+    /// Same as [`Process::start`].
+    pub fn start(&self, args: &[&str], log: PathBuf) -> Result<Process> {
+        Process::start(Program {
+            name: self.command_line(args),
+            executable: self.program.clone(),
+            args: args.iter().map(OsString::from).collect(),
+            env: self.env.clone(),
+            log,
         })
     }
 

@@ -1,8 +1,10 @@
 //! `list`: the workloads of a namespace, for a user who can only read.
 
+use std::fs;
+
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Options, Scene};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Process, Scene, wait_for};
 
 use super::{bind, json_of, text};
 
@@ -56,6 +58,44 @@ async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
         let labelled = text(scene, &[&reader[..], &["-l", "no=such"]].concat()).await?;
         ensure!(labelled.is_empty(), "{labelled}");
         Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_watched_list_goes_on_with_what_changes() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        scene.create(&web).await?;
+        let namespace = format!("--namespace={}", scene.namespace);
+        let args = ["pod-reloader", "list", "--watch", &namespace];
+        let log = scene.directory().join("list.log");
+        let list = scene.tool().with_plugin()?.start(&args, log)?;
+        prints(&list, "nothing reported").await?;
+        text(scene, &["hold", "deploy/web"]).await?;
+        prints(&list, "on hold").await?;
+        scene.kubectl(&["delete", "deployment", "web"]).await?;
+        prints(&list, "gone").await?;
+        let printed = fs::read_to_string(list.log())?;
+        ensure!(printed.matches("LAST RESTART").count() == 1, "{printed}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until a list that is watched has a line about Deployment `web` with this status.
+async fn prints(list: &Process, status: &str) -> Result<()> {
+    let what = format!("a line with the status {status}");
+    wait_for(&what, PATIENCE, async || {
+        list.must_run()?;
+        let printed = fs::read_to_string(list.log())?;
+        let is_there =
+            |line: &str| line.starts_with("deployment.apps/web ") && line.contains(status);
+        Ok(match printed.lines().any(is_there) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(printed),
+        })
     })
     .await
 }
