@@ -8,10 +8,10 @@ const HARBORS: &str = include_str!("crds/harbors.yaml");
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
 /// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
-/// Argo CD, `podmonitors`, `servicemonitors` and `prometheusrules` of the Prometheus Operator, `secretproviderclasspodstatuses` of
-/// the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of fields are those of the real
-/// definitions. No controller acts on these resources here. `stores` are nobody's: they have lists of each kind, and
-/// rules whose messages repeat values.
+/// Argo CD, `podmonitors`, `servicemonitors` and `prometheusrules` of the Prometheus Operator,
+/// `secretproviderclasspodstatuses` of the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of fields
+/// are those of the real definitions. No controller acts on these resources here. `stores` are nobody's: they have lists
+/// of each kind, and rules whose messages repeat values.
 ///
 /// # Panics
 /// For any other name.

@@ -93,12 +93,15 @@ impl Process {
         self.current().exit()
     }
 
-    /// Stops the process where it is (SIGSTOP).
+    /// Stops the process where it is (SIGSTOP), and waits until all of its threads stand still: they stop one after the
+    /// other, and one that has not stopped yet still answers.
     ///
     /// # Errors
     /// When it does not run.
     pub fn pause(&self) -> Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        self.current().wait_until(WaitIdOptions::STOPPED);
+        self.must_run()
     }
 
     /// Lets a paused process go on (SIGCONT).
@@ -255,14 +258,17 @@ impl Running {
     }
 
     fn reap(&self, mut child: Child) {
-        // `NOWAIT` leaves the zombie in place, so that no signal can reach another process with the same id.
-        while let Err(rustix::io::Errno::INTR) = waitid(
-            WaitId::Pid(self.pid),
-            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
-        ) {}
+        self.wait_until(WaitIdOptions::EXITED);
         let mut exit = lock(&self.exit);
         *exit = child.wait().ok();
         self.ended.notify_all();
+    }
+
+    /// Waits until the process is in a state, or has ended.
+    fn wait_until(&self, state: WaitIdOptions) {
+        // `NOWAIT` leaves a zombie in place, so that no signal can reach another process with the same id.
+        let options = state | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(self.pid), options) {}
     }
 
     fn exit(&self) -> Option<ExitStatus> {
