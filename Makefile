@@ -40,7 +40,7 @@ image_binary := $(built_image)/$(arch)/pod-reloader
 release := $(or $(CARGO_TARGET_DIR),target)/release-$(VERSION)
 # The commit, which dates everything, and which the image names if nothing else is in it.
 dated = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
-  REVISION=$$([ -n "$$(git status --porcelain 2>/dev/null || echo none)" ] || git rev-parse HEAD) SOURCE='$(SOURCE)'
+  REVISION=$$([ -n "$$(git status --porcelain 2>/dev/null || echo none)" ] || git rev-parse HEAD)
 
 # BROWSER=none and PROMETHEUS=none do without: the tests that need them say so and do nothing.
 ifeq ($(BROWSER),none)
@@ -53,14 +53,11 @@ browser := BROWSER_BIN=$$(scripts/browser 2>/dev/null)
 
 # Only for those who want to build the image by an engine.
 engine := $(firstword $(foreach engine,podman buildah docker,$(shell command -v $(engine))))
-# Names an image: REGISTRY/NAME:TAG to push it, REGISTRY/NAME for a release.
-IMAGE :=
-# Where image and release say that the source is.
-SOURCE :=
-# Folder of a registry, oci://REGISTRY/FOLDER, to which a release pushes its chart.
-CHARTS :=
-# Folder from which users download the archives of a release.
-DOWNLOADS :=
+# SOURCE, IMAGE, CHARTS, DOWNLOADS and CONTACT of releases.
+include release.env
+places = SOURCE='$(SOURCE)' IMAGE='$(IMAGE)' CHARTS='$(CHARTS)' DOWNLOADS='$(DOWNLOADS)' CONTACT='$(CONTACT)'
+# A build that is no release goes where somebody has said: never to the repository of releases because nobody did.
+named_image = $(if $(filter command,$(origin IMAGE)),$(IMAGE))
 
 # End-to-end tests spend half of their time waiting. With more at once, the machine is busy throughout.
 threads := 6
@@ -344,34 +341,34 @@ build: ## Build the operator for use: target/release/pod-reloader
 image: $(cargo_cyclonedx) ## Write the image for amd64 and arm64 into a folder, without an engine; ARCHS=amd64 for one of them
 	@scripts/need rust cc jq
 	$(foreach arch,$(ARCHS),$(call program,$(arch),pod-reloader)$(newline))
-	$(call phase,image,$(dated) scripts/image-layout $(built_image) $(version) $(ARCHS))
+	$(call phase,image,$(dated) $(places) scripts/image-layout $(built_image) $(version) $(ARCHS))
 	@echo 'The image is in $(built_image)/layout. make push IMAGE=REGISTRY/NAME:TAG pushes it.'
 
 .PHONY: push
 push: ## Push that image; IMAGE=registry.example.com/pod-reloader:0.1.0 names it
 	@scripts/need jq
-	@scripts/push image $(built_image)/layout '$(IMAGE)'
+	@scripts/push image $(built_image)/layout '$(named_image)'
 
 .PHONY: login
 login: ## Log in for make push, if you have neither podman nor docker; REGISTRY=host USERNAME=name, and the password on stdin
-	@crane=$$(scripts/go-program crane) && "$$crane" auth login '$(REGISTRY)' --username='$(USERNAME)' --password-stdin
+	@crane=$$(scripts/go-program crane) && "$$crane" auth login '$(or $(REGISTRY),$(firstword $(subst /, ,$(IMAGE))))' --username='$(USERNAME)' --password-stdin
 
 .PHONY: engine-image
 engine-image: ## Build the image with podman, buildah or docker instead; IMAGE=name names it
 	@[ -n "$(engine)" ] || { echo "missing: podman, buildah or docker" >&2; exit 1; }
-	$(call phase,image,$(engine) build --file Containerfile --tag $(or $(IMAGE),pod-reloader:$(version)) \
+	$(call phase,image,$(engine) build --file Containerfile --tag $(or $(named_image),pod-reloader:$(version)) \
 	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
 
 .PHONY: release
-release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z IMAGE=registry.example.com/pod-reloader
+release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, and REQUIRE=1 refuses what is not decided yet
 	@scripts/need rust cc jq
-	$(call phase,release check,IMAGE='$(IMAGE)' DOWNLOADS='$(DOWNLOADS)' scripts/release check '$(VERSION)')
+	$(call phase,release check,$(places) REQUIRE='$(REQUIRE)' scripts/release check '$(VERSION)')
 	$(foreach arch,amd64 arm64,$(call program,$(arch),pod-reloader)$(newline)$(call program,$(arch),kubectl-pod_reloader)$(newline))
-	$(call phase,image,$(dated) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
-	$(call phase,release,$(dated) BUILT=$(built_image) IMAGE='$(IMAGE)' DOWNLOADS='$(DOWNLOADS)' scripts/release assemble '$(VERSION)' $(release))
+	$(call phase,image,$(dated) $(places) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
+	$(call phase,release,$(dated) $(places) BUILT=$(built_image) scripts/release assemble '$(VERSION)' $(release))
 
 .PHONY: publish
-publish: ## Push image and chart of that release; VERSION=x.y.z IMAGE=registry.example.com/pod-reloader CHARTS=oci://registry.example.com/charts
+publish: ## Push image and chart of that release to where release.env says; VERSION=x.y.z
 	@scripts/need jq
 	@scripts/push image $(release)/pod-reloader-image-$(VERSION).tar '$(IMAGE):$(VERSION)'
 	@$(if $(CHARTS),scripts/push chart $(release)/pod-reloader-$(VERSION).tgz '$(CHARTS)')
@@ -382,8 +379,8 @@ release-check: ## Use that release as its users do: a registry, pods, Helm, kube
 	@scripts/need rust cc jq control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
 	$(call phase,build,cargo build -p $(e2e) --bin control-plane)
-	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' IMAGE='$(IMAGE)' \
-	  DOWNLOADS='$(DOWNLOADS)' SOURCE='$(SOURCE)' scripts/release-check '$(VERSION)' $(release))
+	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' $(places) \
+	  scripts/release-check '$(VERSION)' $(release))
 
 # Without optimisation, as cargo-deny.
 $(cargo_cyclonedx_root)/bin/cargo-cyclonedx:

@@ -92,7 +92,11 @@ fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()
     }
     let notes = release.read("NOTES.md")?;
     ensure!(
-        notes == format!("### Added\n\n- It restarts pods.\n\nThe image is `{image}`.\n"),
+        notes
+            == format!(
+                "### Added\n\n- It restarts pods.\n\nThe image is `{image}`.\n\
+                 The chart is `oci://registry.example.com/charts/pod-reloader`, version {VERSION}.\n"
+            ),
         "{notes}"
     );
 
@@ -114,6 +118,56 @@ fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()
     files.remove("SHA256SUMS");
     ensure!(listed.iter().eq(files.iter()), "{listed:?} {files:?}");
     ensure!(project.release()?.read("SHA256SUMS")? == sums);
+    Ok(())
+}
+
+#[test]
+fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
+    let project = Project::create()?;
+    let digest = project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let chart = release.path(&format!("pod-reloader-{VERSION}.tgz"));
+    let chart = run(Command::new(&project.helm)
+        .args(["show", "chart"])
+        .arg(chart))?;
+    let chart: Value = serde_saphyr::from_str(&chart)?;
+    ensure!(
+        chart["home"] == "https://git.example.com/pod-reloader",
+        "{chart}"
+    );
+    ensure!(chart["sources"] == json!([chart["home"]]), "{chart}");
+    let maintainer = json!({"name": "pod-reloader", "email": "team@example.com"});
+    ensure!(chart["maintainers"] == json!([maintainer]), "{chart}");
+    let annotations = &chart["annotations"];
+    ensure!(annotations["artifacthub.io/license"] == "Apache-2.0");
+    let images = text(&annotations["artifacthub.io/images"])?;
+    let image = format!("image: registry.example.com/pod-reloader:{VERSION}@{digest}");
+    ensure!(images.contains(&image), "{images}");
+    Ok(())
+}
+
+#[test]
+fn make_takes_from_one_file_where_a_release_goes() -> Result<()> {
+    let project = Project::create()?;
+    let addresses = "SOURCE=https://git.example.com/a\nIMAGE=registry.example.com/a\n\
+                     CHARTS=oci://registry.example.com/b\nDOWNLOADS=${SOURCE}/v${VERSION}\nCONTACT=\n";
+    fs::write(project.path("release.env"), addresses)?;
+    for (args, part) in [
+        (["publish", "VERSION=1.0.0"], "registry.example.com/a:1.0.0"),
+        (["publish", "VERSION=1.0.0"], "oci://registry.example.com/b"),
+        (
+            ["release", "VERSION=1.0.0"],
+            "DOWNLOADS='https://git.example.com/a/v1.0.0'",
+        ),
+        (["release", "IMAGE=localhost/c"], "IMAGE='localhost/c'"),
+        (["login", "USERNAME=a"], "auth login 'registry.example.com'"),
+        // What is no release never goes there of its own accord.
+        (["push", "ARCHS=amd64"], "/layout ''"),
+        (["push", "IMAGE=localhost/c:1"], "/layout 'localhost/c:1'"),
+    ] {
+        let printed = run(&mut project.dry_run(&args))?;
+        ensure!(printed.contains(part), "{args:?}: {printed}");
+    }
     Ok(())
 }
 
@@ -156,6 +210,8 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
         .script("release", &["check", "9.9.9"])
         .env("IMAGE", "registry.example.com/pod-reloader:latest")
         .env("DOWNLOADS", "http://git.example.com")
+        .env("CONTACT", "")
+        .env("REQUIRE", "1")
         .output()?;
     for part in [
         "Cargo.toml has version",
@@ -166,6 +222,7 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
         "not committed",
         "IMAGE=registry.example.com/pod-reloader:latest has a tag",
         "DOWNLOADS=http://git.example.com is no URL with https",
+        "release.env has no CONTACT",
     ] {
         ensure!(said(&refused).contains(part), "{part}: {refused:?}");
     }
@@ -243,6 +300,8 @@ impl Project {
                 "charts",
                 "Cargo.toml",
                 "LICENSE",
+                "Makefile",
+                "release.env",
             ])
             .arg(project.path(""))
             .current_dir(root()))?;
@@ -296,7 +355,22 @@ impl Project {
             .env("BUILT", "built")
             .env("HELM", &self.helm)
             .env("IMAGE", "registry.example.com/pod-reloader")
-            .env("DOWNLOADS", "https://git.example.com/downloads/");
+            .env("CHARTS", "oci://registry.example.com/charts")
+            .env("DOWNLOADS", "https://git.example.com/downloads/")
+            .env("CONTACT", "team@example.com")
+            .env_remove("REQUIRE");
+        command
+    }
+
+    /// Prints what make would run, without what the make of the tests was given.
+    fn dry_run(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("make");
+        command
+            .arg("--dry-run")
+            .args(args)
+            .current_dir(self.path(""))
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL");
         command
     }
 
