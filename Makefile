@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -56,6 +56,8 @@ engine := $(firstword $(foreach engine,podman buildah docker,$(shell command -v 
 # SOURCE, IMAGE, CHARTS, DOWNLOADS and CONTACT of releases.
 include release.env
 places = SOURCE='$(SOURCE)' IMAGE='$(IMAGE)' CHARTS='$(CHARTS)' DOWNLOADS='$(DOWNLOADS)' CONTACT='$(CONTACT)'
+# How a release is signed, and who makes it. COSIGN_PRIVATE_KEY and COSIGN_PASSWORD may be in the environment, too.
+signing = KEY='$(KEY)' KEYLESS='$(KEYLESS)' BUILDER='$(BUILDER)'
 # A build that is no release goes where somebody has said: never to the repository of releases because nobody did.
 named_image = $(if $(filter command,$(origin IMAGE)),$(IMAGE))
 
@@ -360,18 +362,17 @@ engine-image: ## Build the image with podman, buildah or docker instead; IMAGE=n
 	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
 
 .PHONY: release
-release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, and REQUIRE=1 refuses what is not decided yet
+release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, KEY=file or KEYLESS=1 signs it, and REQUIRE=1 refuses what is not decided yet
 	@scripts/need rust cc jq
 	$(call phase,release check,$(places) REQUIRE='$(REQUIRE)' scripts/release check '$(VERSION)')
 	$(foreach arch,amd64 arm64,$(call program,$(arch),pod-reloader)$(newline)$(call program,$(arch),kubectl-pod_reloader)$(newline))
 	$(call phase,image,$(dated) $(places) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
-	$(call phase,release,$(dated) $(places) BUILT=$(built_image) scripts/release assemble '$(VERSION)' $(release))
+	$(call phase,release,$(dated) $(places) $(signing) BUILT=$(built_image) scripts/release assemble '$(VERSION)' $(release))
 
 .PHONY: publish
-publish: ## Push image and chart of that release to where release.env says; VERSION=x.y.z
+publish: ## Push image and chart of that release to where release.env says; VERSION=x.y.z, and KEY=file or KEYLESS=1 signs them
 	@scripts/need jq
-	@scripts/push image $(release)/pod-reloader-image-$(VERSION).tar '$(IMAGE):$(VERSION)'
-	@$(if $(CHARTS),scripts/push chart $(release)/pod-reloader-$(VERSION).tgz '$(CHARTS)')
+	@$(places) $(signing) scripts/publish '$(VERSION)' $(release)
 
 # Not a part of make test: the release takes many minutes to build, and so do programs that only this needs.
 .PHONY: release-check
@@ -379,7 +380,7 @@ release-check: ## Use that release as its users do: a registry, pods, Helm, kube
 	@scripts/need rust cc jq control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
 	$(call phase,build,cargo build -p $(e2e) --bin control-plane)
-	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' $(places) \
+	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' $(places) $(signing) \
 	  scripts/release-check '$(VERSION)' $(release))
 
 # Without optimisation, as cargo-deny.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -95,7 +96,8 @@ fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()
         notes
             == format!(
                 "### Added\n\n- It restarts pods.\n\nThe image is `{image}`.\n\
-                 The chart is `oci://registry.example.com/charts/pod-reloader`, version {VERSION}.\n"
+                 The chart is `oci://registry.example.com/charts/pod-reloader`, version {VERSION}.\n\
+                 This release is not signed.\n"
             ),
         "{notes}"
     );
@@ -153,8 +155,10 @@ fn make_takes_from_one_file_where_a_release_goes() -> Result<()> {
                      CHARTS=oci://registry.example.com/b\nDOWNLOADS=${SOURCE}/v${VERSION}\nCONTACT=\n";
     fs::write(project.path("release.env"), addresses)?;
     for (args, part) in [
-        (["publish", "VERSION=1.0.0"], "registry.example.com/a:1.0.0"),
-        (["publish", "VERSION=1.0.0"], "oci://registry.example.com/b"),
+        (
+            ["publish", "VERSION=1.0.0"],
+            "IMAGE='registry.example.com/a' CHARTS='oci://registry.example.com/b'",
+        ),
         (
             ["release", "VERSION=1.0.0"],
             "DOWNLOADS='https://git.example.com/a/v1.0.0'",
@@ -168,6 +172,52 @@ fn make_takes_from_one_file_where_a_release_goes() -> Result<()> {
         let printed = run(&mut project.dry_run(&args))?;
         ensure!(printed.contains(part), "{args:?}: {printed}");
     }
+    Ok(())
+}
+
+/// `make release-check` signs and verifies with cosign itself.
+#[test]
+fn a_release_with_a_key_is_signed_last_and_says_so() -> Result<()> {
+    let project = Project::create()?;
+    project.image(&["amd64", "arm64"])?;
+    let release = project.signed_release()?;
+    let calls = fs::read_to_string(project.path("built/calls"))?;
+    let bundle = "SHA256SUMS.sigstore.json";
+    for part in ["sign-blob", "--key=mine.key", "--tlog-upload=false", bundle] {
+        ensure!(calls.contains(part), "{part}: {calls}");
+    }
+    ensure!(release.read("NOTES.md")?.contains("`cosign.pub`"));
+    ensure!(release.read("SHA256SUMS")?.contains("  cosign.pub\n"));
+    Ok(())
+}
+
+#[test]
+fn the_provenance_names_each_file_the_commit_and_the_parameters() -> Result<()> {
+    let project = Project::create()?;
+    let digest = project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let provenance: Value = serde_json::from_str(&release.read("provenance.intoto.json")?)?;
+    let subjects = provenance["subject"].as_array().context("subjects")?;
+    for line in release.read("SHA256SUMS")?.lines() {
+        let (sum, name) = line.split_once("  ").context("a sum")?;
+        let subject = json!({"name": name, "digest": {"sha256": sum}});
+        ensure!(
+            subjects.contains(&subject) == (name != "provenance.intoto.json"),
+            "{subject}"
+        );
+    }
+    let image = json!({
+        "name": "registry.example.com/pod-reloader",
+        "digest": {"sha256": digest.trim_start_matches("sha256:")},
+    });
+    ensure!(subjects.contains(&image), "{provenance}");
+    let definition = &provenance["predicate"]["buildDefinition"];
+    ensure!(definition["externalParameters"]["version"] == VERSION);
+    let commit = &definition["resolvedDependencies"][0]["digest"]["gitCommit"];
+    ensure!(
+        commit == "0123456789abcdef0123456789abcdef01234567",
+        "{commit}"
+    );
     Ok(())
 }
 
@@ -299,6 +349,7 @@ impl Project {
                 "scripts",
                 "charts",
                 "Cargo.toml",
+                "Cargo.lock",
                 "LICENSE",
                 "Makefile",
                 "release.env",
@@ -358,7 +409,10 @@ impl Project {
             .env("CHARTS", "oci://registry.example.com/charts")
             .env("DOWNLOADS", "https://git.example.com/downloads/")
             .env("CONTACT", "team@example.com")
-            .env_remove("REQUIRE");
+            .env_remove("REQUIRE")
+            .env_remove("KEY")
+            .env_remove("KEYLESS")
+            .env_remove("COSIGN_PRIVATE_KEY");
         command
     }
 
@@ -380,6 +434,16 @@ impl Project {
         Ok(run(&mut self.script("image-layout", &args))?
             .trim()
             .to_owned())
+    }
+
+    /// Makes a release that a stand-in for cosign signs, which writes down how it is called.
+    fn signed_release(&self) -> Result<Release> {
+        let cosign = self.path("built/cosign");
+        fs::write(&cosign, "#!/bin/sh\necho \"$@\" >>built/calls\n")?;
+        fs::set_permissions(&cosign, fs::Permissions::from_mode(0o755))?;
+        let mut release = self.script("release", &["assemble", VERSION, "built/release"]);
+        run(release.env("KEY", "mine.key").env("COSIGN", &cosign))?;
+        Ok(Release(self.path("built/release")))
     }
 
     fn release(&self) -> Result<Release> {
