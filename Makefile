@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -34,7 +34,7 @@ version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
 # The architectures of an image, and of a release both.
 ARCHS := amd64 arm64
-# What images and releases are made of: the binaries of each architecture, their bills of materials, and the image.
+# What images and releases are made of: the binaries of each architecture, their bills of materials and licences, and the image.
 built_image := $(or $(CARGO_TARGET_DIR),target)/image
 image_binary := $(built_image)/$(arch)/pod-reloader
 release := $(or $(CARGO_TARGET_DIR),target)/release-$(VERSION)
@@ -412,10 +412,11 @@ mkdir -p fuzz/corpus/$(1) && $(call cargo_fuzz_at,run) $(1) fuzz/corpus/$(1) $(w
   -dict=fuzz/words.dict -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0
 endef
 
-# $(call program,ARCH,BINARY): builds it as one static file, with its bill of materials.
+# $(call program,ARCH,BINARY): builds it as one static file, with its bill of materials and the licences of its crates.
 define program
 $(call phase,$(2) for $(1),scripts/static-binary $(1) $(built_image)/$(1)/$(2) $(2) && \
-  $(dated) CARGO_CYCLONEDX=$(cargo_cyclonedx) scripts/sbom $(1) $(built_image)/$(1)/$(2).cdx.json $(2))
+  $(dated) CARGO_CYCLONEDX=$(cargo_cyclonedx) scripts/sbom $(1) $(built_image)/$(1)/$(2).cdx.json $(2) && \
+  scripts/licences $(1) $(built_image)/$(1)/$(2).licenses.txt $(2))
 endef
 
 define newline

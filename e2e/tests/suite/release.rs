@@ -54,7 +54,12 @@ fn the_same_files_make_the_same_image_which_is_as_the_containerfile_says() -> Re
             .lines()
             .filter_map(|line| line.split(' ').next_back())
             .collect();
-        ensure!(names == ["pod-reloader", "pod-reloader.cdx.json"], "{list}");
+        let expected = [
+            "pod-reloader",
+            "pod-reloader.cdx.json",
+            "THIRD-PARTY-LICENSES.txt",
+        ];
+        ensure!(names == expected, "{list}");
         ensure!(list.starts_with("-rwxr-xr-x 0/0 "), "{list}");
     }
     Ok(())
@@ -243,7 +248,10 @@ fn the_manifest_for_krew_leads_to_each_archive() -> Result<()> {
         let sum = format!("{}  {file}", text(&platform["sha256"])?);
         ensure!(sums.lines().any(|line| line == sum), "{sum}");
         let list = run(Command::new("tar").arg("tzf").arg(release.path(&file)))?;
-        ensure!(list == "kubectl-pod_reloader\nLICENSE\n", "{list}");
+        ensure!(
+            list == "kubectl-pod_reloader\nLICENSE\nTHIRD-PARTY-LICENSES.txt\n",
+            "{list}"
+        );
         ensure!(platform["bin"] == "kubectl-pod_reloader");
     }
     ensure!(platforms.len() == 2);
@@ -385,6 +393,7 @@ impl Project {
             for name in ["pod-reloader", "kubectl-pod_reloader"] {
                 let path = project.path("built").join(arch).join(name);
                 fs::write(path.with_extension("cdx.json"), "{}")?;
+                fs::write(path.with_extension("licenses.txt"), "none\n")?;
                 fs::write(path, &head)?;
             }
         }
