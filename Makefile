@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -275,12 +275,13 @@ esac
 endef
 
 .PHONY: lint
-lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
+lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs; ADVISORIES=folder names a clone of RustSec's database
 	@scripts/need rust cc rustfmt clippy
 	$(call phase,format,cargo fmt --all --check)
 	$(call phase,boundaries,scripts/boundaries)
 	$(call phase,layers,$(layers))
 	$(call phase,dependencies,$(cargo_deny) --locked check --hide-inclusion-graph bans licenses sources)
+	$(call phase,advisories,ADVISORIES='$(ADVISORIES)' REQUIRE='$(REQUIRE)' scripts/advisories $(cargo_deny))
 	$(call phase,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
 	$(call phase,each program alone,for program in pod-reloader kubectl-pod-reloader; do cargo check --locked -p $$program || exit 1; done)
 	$(call phase,docs,RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps)
@@ -362,9 +363,10 @@ engine-image: ## Build the image with podman, buildah or docker instead; IMAGE=n
 	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
 
 .PHONY: release
-release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, KEY=file or KEYLESS=1 signs it, and REQUIRE=1 refuses what is not decided yet
+release: $(cargo_cyclonedx) $(cargo_deny) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, KEY=file or KEYLESS=1 signs it, and REQUIRE=1 refuses what is not decided yet
 	@scripts/need rust cc jq
 	$(call phase,release check,$(places) REQUIRE='$(REQUIRE)' scripts/release check '$(VERSION)')
+	$(call phase,advisories,ADVISORIES='$(ADVISORIES)' REQUIRE='$(REQUIRE)' scripts/advisories $(cargo_deny))
 	$(foreach arch,amd64 arm64,$(call program,$(arch),pod-reloader)$(newline)$(call program,$(arch),kubectl-pod_reloader)$(newline))
 	$(call phase,image,$(dated) $(places) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
 	$(call phase,release,$(dated) $(places) $(signing) BUILT=$(built_image) scripts/release assemble '$(VERSION)' $(release))

@@ -293,6 +293,33 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn advisories_are_left_out_without_a_database_unless_they_are_required() -> Result<()> {
+    let project = Project::create()?;
+    let check = |required: &str| {
+        project
+            .script("advisories", &["cargo-deny"])
+            .env("CARGO_HOME", project.path("built"))
+            // No name of a host leads anywhere.
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("ADVISORIES", "")
+            .env("REQUIRE", required)
+            .output()
+    };
+    let left_out = check("")?;
+    ensure!(left_out.status.success(), "{left_out:?}");
+    let printed = String::from_utf8_lossy(&left_out.stdout).into_owned();
+    ensure!(printed.contains("left out"), "{printed}");
+    ensure!(printed.lines().count() == 1, "{printed}");
+    let refused = check("1")?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    ensure!(
+        said(&refused).contains("no database of advisories"),
+        "{refused:?}"
+    );
+    Ok(())
+}
+
 /// What a registry answers is tested by `make release-check`.
 #[test]
 fn a_push_to_nowhere_says_what_to_write() -> Result<()> {
