@@ -82,6 +82,55 @@ fn an_image_holds_no_program_of_another_architecture() -> Result<()> {
     Ok(())
 }
 
+/// As with a full disk: the limit of the size of files makes each write beyond it fail.
+#[test]
+fn a_write_that_fails_leaves_the_earlier_image_and_release() -> Result<()> {
+    let project = Project::create()?;
+    let digest = project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let sums = release.read("SHA256SUMS")?;
+    for arch in ["amd64", "arm64"] {
+        for name in ["pod-reloader", "kubectl-pod_reloader"] {
+            let path = project.path("built").join(arch).join(name);
+            let mut program = fs::read(&path)?;
+            program.resize(1 << 20, 0);
+            fs::write(path, program)?;
+        }
+    }
+    for args in [
+        &["image-layout", "built", VERSION, "amd64", "arm64"][..],
+        &["release", "assemble", VERSION, "built/release"],
+    ] {
+        let refused = project.on_a_full_disk(args).output()?;
+        ensure!(!refused.status.success(), "{args:?}: {refused:?}");
+        ensure!(
+            said(&refused).contains("File too large"),
+            "{args:?}: {refused:?}"
+        );
+    }
+    ensure!(release.read("SHA256SUMS")? == sums);
+    let index = fs::read_to_string(project.path("built/layout/index.json"))?;
+    ensure!(index.contains(&digest), "{index}");
+    for entry in fs::read_dir(project.path("built"))? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        ensure!(!name.starts_with('.'), "{name} is left");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_push_of_a_damaged_image_says_so() -> Result<()> {
+    let project = Project::create()?;
+    fs::write(project.path("built/image.tar"), "no archive")?;
+    let image = "registry.example.com/pod-reloader:1.0.0";
+    let refused = project
+        .script("push", &["image", "built/image.tar", image])
+        .output()?;
+    ensure!(refused.status.code() == Some(8), "{refused:?}");
+    ensure!(said(&refused).contains("cannot be unpacked"), "{refused:?}");
+    Ok(())
+}
+
 #[test]
 fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()> {
     let project = Project::create()?;
@@ -449,6 +498,26 @@ impl Project {
             .env_remove("KEY")
             .env_remove("KEYLESS")
             .env_remove("COSIGN_PRIVATE_KEY");
+        command
+    }
+
+    /// Runs a script that can write no file of more than 512 KiB.
+    fn on_a_full_disk(&self, args: &[&str]) -> Command {
+        let mut command = self.script("image-layout", &[]);
+        let environment: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = Command::new("bash");
+        command
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 512; name=$1; shift; exec scripts/$name \"$@\"",
+            ])
+            .arg("bash")
+            .args(args)
+            .current_dir(self.path(""))
+            .envs(environment);
         command
     }
 
