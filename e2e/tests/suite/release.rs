@@ -312,7 +312,21 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
     let project = Project::create()?;
     let ready = project.script("release", &["check", VERSION]).output()?;
     ensure!(ready.status.success(), "{ready:?}");
-    fs::write(project.path("draft"), "")?;
+    fs::write(
+        project.path("CHANGELOG.md"),
+        format!("## [{VERSION}]\n\n- It restarts pods.\n"),
+    )?;
+    fs::write(
+        project.path("charts/pod-reloader/README.md"),
+        "There is no release yet.\n",
+    )?;
+    let refused = project
+        .script("release", &["check", VERSION])
+        .env("REQUIRE", "1")
+        .output()?;
+    for part in ["no date in", "README.md says that nothing is released"] {
+        ensure!(said(&refused).contains(part), "{part}: {refused:?}");
+    }
     let refused = project
         .script("release", &["check", "9.9.9"])
         .env("IMAGE", "registry.example.com/pod-reloader:latest")
