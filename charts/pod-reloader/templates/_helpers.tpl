@@ -638,7 +638,7 @@ put the pins back, so the webhook could no longer tell. */ -}}
 {{- /* In CEL: whether the metadata of a custom resource changes by which others delete it, or by which we know objects.
 Whoever waits for a deletion may take finalizers away. */ -}}
 {{- define "pod-reloader.decidingMetadataChanges" -}}
-{{- $isOurs := "(key.startsWith('pod-reloader.github.io/') || key.startsWith('pod-reloader.cs.sap.com/'))" -}}
+{{- $isOurs := "key.startsWith('pod-reloader.cs.sap.com/')" -}}
 object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences ||
 (object.metadata.?finalizers != oldObject.metadata.?finalizers && !has(oldObject.metadata.deletionTimestamp)) ||
 [[object.metadata.?labels.orValue({}), oldObject.metadata.?labels.orValue({})],

@@ -510,7 +510,7 @@ mod tests {
             "name": "app", "uid": "app", "resourceVersion": "1", "labels": {PROTECT: "true"},
         });
         let (text, _) = explained(shop.with(path, app)).await;
-        let remark = "label pod-reloader.github.io/protect=true protects nothing: a ConfigMap takes one of always, in-use, keep\n";
+        let remark = "label pod-reloader.cs.sap.com/protect=true protects nothing: a ConfigMap takes one of always, in-use, keep\n";
         assert!(text.contains(remark), "{text}");
     }
 

@@ -548,7 +548,7 @@ In steps, each when the one before has been healthy for its soak
     async fn everybody_is_named_who_keeps_an_object_from_being_deleted() {
         let in_use = used(json!({PROTECT: "in-use"}));
         let (text, verdict) = told(in_use.clone(), "app", None).await;
-        let line = "It has the label pod-reloader.github.io/protect=in-use: it is not deleted while a pod uses it.\n";
+        let line = "It has the label pod-reloader.cs.sap.com/protect=in-use: it is not deleted while a pod uses it.\n";
         assert!(text.contains(line), "{text}");
         let users = "
 Used by
@@ -581,7 +581,7 @@ Used later by the pods of
             ),
             (
                 "allways",
-                "Its label pod-reloader.github.io/protect=allways protects nothing: a ConfigMap takes one of always, in-use, keep.\n",
+                "Its label pod-reloader.cs.sap.com/protect=allways protects nothing: a ConfigMap takes one of always, in-use, keep.\n",
             ),
         ] {
             let canned = used(json!({PROTECT: value})).forbids("/api/v1/namespaces/shop/pods");

@@ -52,13 +52,13 @@ impl Tags {
         }
         #[derive(Deserialize)]
         struct Labels {
-            #[serde(rename = "pod-reloader.github.io/protect")]
+            #[serde(rename = "pod-reloader.cs.sap.com/protect")]
             protect: Option<String>,
         }
         /// The mark alone: another annotation may hold a copy of a Secret.
         #[derive(Deserialize)]
         struct Annotations {
-            #[serde(rename = "pod-reloader.github.io/copy-of")]
+            #[serde(rename = "pod-reloader.cs.sap.com/copy-of")]
             copy_of: Option<String>,
         }
         let Ok(Tagged { metadata }) = serde_json::from_slice(body) else {

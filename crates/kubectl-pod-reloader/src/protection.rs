@@ -95,21 +95,21 @@ mod tests {
                 "Always",
                 &["--protect"],
                 Err(
-                    "label pod-reloader.github.io/protect=Always protects nothing: a Secret takes one of always, in-use",
+                    "label pod-reloader.cs.sap.com/protect=Always protects nothing: a Secret takes one of always, in-use",
                 ),
             ),
             (
                 "keep",
                 &["--protect"],
                 Err(
-                    "label pod-reloader.github.io/protect=keep protects nothing: a Secret takes one of always, in-use",
+                    "label pod-reloader.cs.sap.com/protect=keep protects nothing: a Secret takes one of always, in-use",
                 ),
             ),
             (
                 "always",
                 &[],
                 Err(
-                    "label pod-reloader.github.io/protect=always protects nothing: no pod-reloader of the cluster protects (protect.enabled)",
+                    "label pod-reloader.cs.sap.com/protect=always protects nothing: no pod-reloader of the cluster protects (protect.enabled)",
                 ),
             ),
         ] {

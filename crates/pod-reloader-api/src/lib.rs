@@ -17,12 +17,12 @@ pub use self::schema::{
     MAX_PATH_STEPS,
 };
 
-/// The API group of the custom resources, and the prefix of the labels and annotations that belong to them.
+/// The API group of the custom resources.
 pub const GROUP: &str = "pod-reloader.github.io";
-/// The prefixes of the labels and annotations whose meaning pod-reloader defines.
-pub const OUR_PREFIXES: [&str; 2] = ["pod-reloader.github.io/", "pod-reloader.cs.sap.com/"];
-/// The label that protects an object. It is the only one under these prefixes that a template may give to copies.
-pub const PROTECT: &str = "pod-reloader.github.io/protect";
+/// The prefix of the labels and annotations whose meaning pod-reloader defines.
+pub const OUR_PREFIX: &str = "pod-reloader.cs.sap.com/";
+/// The label that protects an object. It is the only one under this prefix that a template may give to copies.
+pub const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
 
 #[cfg(test)]
 mod tests {

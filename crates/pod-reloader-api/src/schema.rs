@@ -2,7 +2,7 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::{OUR_PREFIXES, PROTECT};
+use crate::{OUR_PREFIX, PROTECT};
 
 /// The maximum number of fields of a FieldBinding.
 pub const MAX_FIELDS: usize = 64;
@@ -146,7 +146,7 @@ pub(crate) fn field_states(_: &mut SchemaGenerator) -> Schema {
 
 /// Returns the schema of the labels of copies.
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
-    let rule = format!("self.all(key, key == '{PROTECT}' || !({}))", is_ours());
+    let rule = format!("self.all(key, key == '{PROTECT}' || !{})", is_ours());
     let message = format!("of the labels of pod-reloader, copies may only have {PROTECT}");
     metadata(63, &rule, &message)
 }
@@ -156,15 +156,14 @@ pub(crate) const MAX_COPIED: usize = 32;
 
 /// Returns the schema of the annotations of copies.
 pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
-    let rule = format!("self.all(key, !({}))", is_ours());
+    let rule = format!("self.all(key, !{})", is_ours());
     let message = "copies may not have annotations of pod-reloader other than its own marks";
     metadata(4096, &rule, message)
 }
 
 /// In CEL: whether a key is one of ours.
 fn is_ours() -> String {
-    let all = OUR_PREFIXES.map(|prefix| format!("key.startsWith('{prefix}')"));
-    all.join(" || ")
+    format!("key.startsWith('{OUR_PREFIX}')")
 }
 
 fn metadata(longest: usize, rule: &str, message: &str) -> Schema {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The prefix of all our annotations and labels.
-pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
+pub const PREFIX: &str = pod_reloader_api::OUR_PREFIX;
 
 /// All our annotations and labels, with the place in which each is read.
 pub const KEYS: [Key; 32] = [

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube_core::Selector;
 use pod_reloader_api::{
-    ClusterConfigSync, CopiedMetadata, DeletionPolicy, OUR_PREFIXES, PROTECT, SourceKind,
+    ClusterConfigSync, CopiedMetadata, DeletionPolicy, OUR_PREFIX, PROTECT, SourceKind,
 };
 
 pub use self::marks::{Seals, Whose};
@@ -23,9 +23,9 @@ use crate::seal::SEAL;
 
 /// The annotation of a copy that names its source and its own namespace: `NAMESPACE/NAME@NAMESPACE`. A copy that
 /// somebody clones into another namespace has the wrong one. Anybody may write it, so it takes a [seal](crate::seal).
-pub const COPY_OF: &str = "pod-reloader.github.io/copy-of";
+pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
 /// The label of a copy with the namespace of its source, by which people find copies.
-pub const COPIED_FROM: &str = "pod-reloader.github.io/copied-from";
+pub const COPIED_FROM: &str = "pod-reloader.cs.sap.com/copied-from";
 
 /// A ClusterConfigSync, as it is worked with.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub enum InvalidSync {
     Selector(String),
     /// Copies would get a label or an annotation of ours, which has a meaning of its own.
     #[error(
-        "spec.template.metadata.{0} has a key of pod-reloader, and copies may only have the label pod-reloader.github.io/protect of them"
+        "spec.template.metadata.{0} has a key of pod-reloader, and copies may only have the label pod-reloader.cs.sap.com/protect of them"
     )]
     Template(&'static str),
 }
@@ -171,7 +171,7 @@ impl ConfigSync {
 
 /// Returns true if the key of a label or an annotation is one of those whose meaning we define.
 fn is_ours(key: &str) -> bool {
-    OUR_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+    key.starts_with(OUR_PREFIX)
 }
 
 /// Returns the source that the mark of an object names. `None` if it is not the mark of a copy with this name in this
@@ -334,14 +334,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_template_gives_copies_no_label_or_annotation_of_ours_but_the_protection() {
-        let protected = json!({"labels": {"pod-reloader.github.io/protect": "always", "a": "b"}});
+        let protected = json!({"labels": {"pod-reloader.cs.sap.com/protect": "always", "a": "b"}});
         sync(json!({"spec": {"template": {"metadata": protected}}}));
         for (field, key) in [
-            ("labels", "pod-reloader.github.io/kept"),
-            ("labels", "pod-reloader.github.io/copied-from"),
+            ("labels", "pod-reloader.cs.sap.com/kept"),
+            ("labels", "pod-reloader.cs.sap.com/copied-from"),
             ("labels", "pod-reloader.cs.sap.com/copy"),
-            ("annotations", "pod-reloader.github.io/seal"),
-            ("annotations", "pod-reloader.github.io/protect"),
+            ("annotations", "pod-reloader.cs.sap.com/seal"),
+            ("annotations", "pod-reloader.cs.sap.com/protect"),
             ("annotations", "pod-reloader.cs.sap.com/hold"),
         ] {
             let error = invalid(json!({"template": {"metadata": {field: {key: "true"}}}}));

@@ -25,9 +25,9 @@ use crate::reference::Reference;
 use crate::seal::{Claim, Purpose, SEAL, Sealed};
 
 /// The label of the ConfigMaps that are stored or restored.
-pub const KEPT: &str = "pod-reloader.github.io/kept";
+pub const KEPT: &str = "pod-reloader.cs.sap.com/kept";
 /// The annotation of a stored ConfigMap that says of which object it is: `NAME/UID/RESOURCEVERSION`.
-pub const KEPT_OBJECT: &str = "pod-reloader.github.io/kept-object";
+pub const KEPT_OBJECT: &str = "pod-reloader.cs.sap.com/kept-object";
 const STORED: &str = "stored";
 const RESTORED: &str = "true";
 

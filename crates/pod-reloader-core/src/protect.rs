@@ -14,7 +14,7 @@ use crate::reference::{ConfigKind, Reference};
 use crate::review::{InvalidReview, Request};
 
 /// The label that protects an object.
-pub const PROTECT: &str = "pod-reloader.github.io/protect";
+pub const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
 
 /// The protection of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -735,7 +735,7 @@ mod tests {
     #[test]
     fn a_message_names_five_users_and_counts_the_others() {
         let users: Vec<_> = (1..=7).map(|at| format!("Pod web-{at}")).collect();
-        let expected = "Secret shop/db is in use by Pod web-1, Pod web-2, Pod web-3, Pod web-4, Pod web-5 and 2 more. It has the label pod-reloader.github.io/protect=in-use: delete its users first, or remove the label";
+        let expected = "Secret shop/db is in use by Pod web-1, Pod web-2, Pod web-3, Pod web-4, Pod web-5 and 2 more. It has the label pod-reloader.cs.sap.com/protect=in-use: delete its users first, or remove the label";
         assert_eq!(denial(&object(), &users), expected);
         assert!(denial(&object(), &users[..1]).contains("by Pod web-1. It"));
         assert!(denial(&object(), &[]).contains("is in use. It"));

@@ -8,7 +8,7 @@ use crate::hash::Keyring;
 use crate::reference::Reference;
 
 /// The annotation with the seal of an object that we have made: 32 hexadecimal digits.
-pub const SEAL: &str = "pod-reloader.github.io/seal";
+pub const SEAL: &str = "pod-reloader.cs.sap.com/seal";
 
 /// What the marks of an object say that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

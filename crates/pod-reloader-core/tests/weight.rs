@@ -104,7 +104,7 @@ const PLACES: &[&str] = &[
     "metadata annotations pod-reloader.cs.sap.com/configmaps",
     "metadata annotations pod-reloader.cs.sap.com/pins",
     "metadata annotations kubectl.kubernetes.io/last-applied-configuration",
-    "metadata annotations pod-reloader.github.io/kept-object",
+    "metadata annotations pod-reloader.cs.sap.com/kept-object",
     "metadata labels",
     "metadata ownerReferences",
     "metadata managedFields",

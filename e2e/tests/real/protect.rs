@@ -65,7 +65,7 @@ async fn old_pods_start_again_with_a_config_map_that_was_pruned_in_their_rollout
         let kept = ["get", "configmap", "app-1", "--output=json"];
         let kept: Value = serde_json::from_str(&scene.kubectl(&kept).await?)?;
         ensure!(
-            kept["metadata"]["labels"] == json!({"pod-reloader.github.io/kept": "true"}),
+            kept["metadata"]["labels"] == json!({"pod-reloader.cs.sap.com/kept": "true"}),
             "{kept}"
         );
 
@@ -170,4 +170,4 @@ async fn names_of_pods(scene: &RealScene, app: &str) -> Result<Vec<String>> {
 }
 
 /// The label that protects an object.
-const PROTECT: &str = "pod-reloader.github.io/protect";
+const PROTECT: &str = "pod-reloader.cs.sap.com/protect";

@@ -11,7 +11,7 @@ use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
-const KEPT: &str = "pod-reloader.github.io/kept";
+const KEPT: &str = "pod-reloader.cs.sap.com/kept";
 const FLUX: &str = "kustomize-controller";
 
 /// Returns options of an operator that keeps what is in use, and soon deletes what is not any more.
@@ -38,7 +38,7 @@ fn generated(name: &str, value: &str) -> Value {
             "name": name,
             "labels": {
                 "kustomize.toolkit.fluxcd.io/name": "app",
-                "pod-reloader.github.io/protect": "keep",
+                "pod-reloader.cs.sap.com/protect": "keep",
             },
             "annotations": {"argocd.argoproj.io/tracking-id": "app:/ConfigMap:app"},
         },
@@ -131,7 +131,7 @@ async fn is_gone(scene: &Scene, name: &str) -> Result<()> {
 
 /// Waits until the operator stores nothing any more.
 async fn nothing_is_stored(scene: &Scene) -> Result<()> {
-    let stored = kube::api::ListParams::default().labels("pod-reloader.github.io/kept=stored");
+    let stored = kube::api::ListParams::default().labels("pod-reloader.cs.sap.com/kept=stored");
     wait_for("what is stored to go", PATIENCE, async || {
         let stored = config_maps(scene).list(&stored).await?;
         Ok(match stored.items.is_empty() {
@@ -331,7 +331,7 @@ async fn many_forged_reviews_of_one_version_store_it_once() -> Result<()> {
         let object = scene.object("configmap/app-1").await?;
         let mark = scene.mark().await?;
         for number in 0..20 {
-            let label = ("pod-reloader.github.io/protect", "keep");
+            let label = ("pod-reloader.cs.sap.com/protect", "keep");
             let uid = format!("forged-{number}");
             let review = forged_deletion("/keep", &uid, ("ConfigMap", &object), label);
             let answered = caller.send(&review).await?;

@@ -9,7 +9,7 @@ use pod_reloader_e2e::{Options, Scene, merge};
 use serde_json::{Value, json};
 
 /// The label that protects an object.
-const PROTECT: &str = "pod-reloader.github.io/protect";
+const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
 
 /// Returns options of an installation that protects.
 fn protecting() -> Options {

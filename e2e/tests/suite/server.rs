@@ -511,7 +511,7 @@ fn full_of_tiny_items(namespace: &str) -> Vec<(&'static str, &'static str, Strin
     let update = format!(r#""object":{},"oldObject":{}"#, both[0], both[1]);
     let deleted = |protection: &str| {
         let old = format!(
-            r#""oldObject":{{"metadata":{{"name":"app","namespace":"{namespace}","labels":{{"pod-reloader.github.io/protect":"{protection}",{}}}}}"#,
+            r#""oldObject":{{"metadata":{{"name":"app","namespace":"{namespace}","labels":{{"pod-reloader.cs.sap.com/protect":"{protection}",{}}}}}"#,
             &map[1..]
         );
         let kind = r#"{"group":"","version":"v1","kind":"ConfigMap"}"#;

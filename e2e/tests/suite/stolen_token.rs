@@ -903,18 +903,18 @@ fn kept(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": {"pod-reloader.github.io/kept": "true"}},
+        "metadata": {"name": name, "labels": {"pod-reloader.cs.sap.com/kept": "true"}},
     })
 }
 
 /// Returns a ConfigMap like those in which they are stored.
 fn stored(name: &str) -> Value {
     let mut object = kept(name);
-    object["metadata"]["labels"] = json!({"pod-reloader.github.io/kept": "stored"});
+    object["metadata"]["labels"] = json!({"pod-reloader.cs.sap.com/kept": "stored"});
     // The policy cannot tell whether a seal holds.
     object["metadata"]["annotations"] = json!({
-        "pod-reloader.github.io/kept-object": "any/1/2",
-        "pod-reloader.github.io/seal": "0".repeat(32),
+        "pod-reloader.cs.sap.com/kept-object": "any/1/2",
+        "pod-reloader.cs.sap.com/seal": "0".repeat(32),
     });
     object["immutable"] = json!(true);
     object
@@ -953,7 +953,7 @@ const CHANGE_SECRETS: &str =
     "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
 const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
-const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.github.io/kept` and no other, or delete one that nobody else has written";
+const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.cs.sap.com/kept` and no other, or delete one that nobody else has written";
 const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
 const WRITE_SYNCED_ELSEWHERE: &str =
     "write such an object in `kube-*`, without a seal, or of a type that is never copied";
@@ -981,8 +981,8 @@ const WRITE_EVENTS: &str = "write Events";
 const GAIN_RIGHTS: &str = "change roles, bindings or policies, or impersonate somebody";
 const LIST_NAMESPACES: &str = "list namespaces with their labels";
 
-const COPY_OF: &str = "pod-reloader.github.io/copy-of";
-const SEAL: &str = "pod-reloader.github.io/seal";
+const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
+const SEAL: &str = "pod-reloader.cs.sap.com/seal";
 const CONFIG_SYNC: &str = "pod-reloader.cs.sap.com/config-sync";
 const IMPERSONATED: &str = "/api/v1/nodes";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";

@@ -27,9 +27,9 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 
 /// The annotation of a copy that names its source and its own namespace.
-const COPY_OF: &str = "pod-reloader.github.io/copy-of";
+const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
 /// The annotation of a copy by which the operator knows it.
-const SEAL: &str = "pod-reloader.github.io/seal";
+const SEAL: &str = "pod-reloader.cs.sap.com/seal";
 /// The name of the source, and so of all copies.
 const SHARED: &str = "shared";
 /// The path of ClusterConfigSyncs.
@@ -268,7 +268,7 @@ async fn difference_of(
         && is("binary", "a\u{0}b")
         && copy.type_.as_deref() == Some("example.com/shared")
         && copy.immutable.is_none()
-        && copy.labels().get("pod-reloader.github.io/copied-from") == Some(&scene.namespace)
+        && copy.labels().get("pod-reloader.cs.sap.com/copied-from") == Some(&scene.namespace)
         && copy.labels().len() == 1
         && copy.annotations().get(COPY_OF) == Some(&mark)
         && copy

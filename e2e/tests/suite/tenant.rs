@@ -129,8 +129,8 @@ async fn fill(scene: &Scene, tenant: &str) -> Result<()> {
         let original = format!("a{number}/{}/1", "u".repeat(240_000));
         json!({"metadata": {
             "name": format!("f{number}"),
-            "labels": {"pod-reloader.github.io/kept": "stored", "more": "x"},
-            "annotations": {"pod-reloader.github.io/kept-object": original},
+            "labels": {"pod-reloader.cs.sap.com/kept": "stored", "more": "x"},
+            "annotations": {"pod-reloader.cs.sap.com/kept-object": original},
         }})
     });
     create_all::<ConfigMap>(scene, tenant, "pod-reloader", fakes).await?;

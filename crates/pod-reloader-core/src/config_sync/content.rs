@@ -546,10 +546,10 @@ mod tests {
             "metadata": {
                 "name": "pull",
                 "namespace": "shop",
-                "labels": {"team": "shop", "pod-reloader.github.io/copied-from": "platform"},
+                "labels": {"team": "shop", "pod-reloader.cs.sap.com/copied-from": "platform"},
                 "annotations": {
-                    "pod-reloader.github.io/copy-of": "platform/pull@shop",
-                    "pod-reloader.github.io/seal": sync.seal(&shop(), &seals(&[1]).keys),
+                    "pod-reloader.cs.sap.com/copy-of": "platform/pull@shop",
+                    "pod-reloader.cs.sap.com/seal": sync.seal(&shop(), &seals(&[1]).keys),
                 },
                 "ownerReferences": [{
                     "apiVersion": "pod-reloader.github.io/v1alpha1",

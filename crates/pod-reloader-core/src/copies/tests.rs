@@ -189,7 +189,7 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
             "labels": {"pod-reloader.cs.sap.com/copy": "true"},
             "annotations": {
                 "pod-reloader.cs.sap.com/copy-of": "a",
-                "pod-reloader.github.io/seal": keys.seal(&claim(&reference(copy.name.as_str()), &name("a"))),
+                "pod-reloader.cs.sap.com/seal": keys.seal(&claim(&reference(copy.name.as_str()), &name("a"))),
             },
         },
         "immutable": true,

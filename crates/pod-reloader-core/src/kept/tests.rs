@@ -108,14 +108,14 @@ fn what_is_stored_and_restored_has_the_content_and_nothing_else() {
     let seal = seal(name_of_place.as_str(), "app-1/u-1/7");
     let metadata = json!({
         "name": name_of_place.as_str(),
-        "labels": {"pod-reloader.github.io/kept": "stored"},
+        "labels": {"pod-reloader.cs.sap.com/kept": "stored"},
         "annotations": {
-            "pod-reloader.github.io/kept-object": "app-1/u-1/7",
-            "pod-reloader.github.io/seal": seal,
+            "pod-reloader.cs.sap.com/kept-object": "app-1/u-1/7",
+            "pod-reloader.cs.sap.com/seal": seal,
         },
     });
     assert_eq!(is(to_store()), expected(metadata, true));
-    let metadata = json!({"name": "app-1", "labels": {"pod-reloader.github.io/kept": "true"}});
+    let metadata = json!({"name": "app-1", "labels": {"pod-reloader.cs.sap.com/kept": "true"}});
     assert_eq!(
         is(content().to_restore(&name("app-1"))),
         expected(metadata, false)

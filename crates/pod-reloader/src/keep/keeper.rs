@@ -176,7 +176,7 @@ impl Keeper {
     /// Says, once, what to do with what an earlier version has stored. Anybody could have made it.
     fn tell_of_unsealed(&self, object: &KeptMetadata, stored: &Reference) {
         if object.is_unsealed() && !self.has_told_of_unsealed.swap(true, Ordering::Relaxed) {
-            warn!(%stored, "a ConfigMap stores another one without a seal, as earlier versions of pod-reloader made them: it is neither brought back nor deleted; restore what you need from it, and delete it (kubectl get configmaps --all-namespaces --selector pod-reloader.github.io/kept=stored)");
+            warn!(%stored, "a ConfigMap stores another one without a seal, as earlier versions of pod-reloader made them: it is neither brought back nor deleted; restore what you need from it, and delete it (kubectl get configmaps --all-namespaces --selector pod-reloader.cs.sap.com/kept=stored)");
         }
     }
 

@@ -40,7 +40,7 @@ async fn whatever_is_done_to_a_copy_at_rest_it_is_exact_again_within_a_second() 
         Some(json!({"data": {"from": "somebody", "more": "x"}})),
         Some(json!({"data": null})),
         of_metadata(json!({"labels": null})),
-        of_metadata(json!({"annotations": {"pod-reloader.github.io/seal": null}})),
+        of_metadata(json!({"annotations": {"pod-reloader.cs.sap.com/seal": null}})),
         of_metadata(json!({"ownerReferences": null})),
         Some(json!({"immutable": true})),
         Some(json!({"type": "example.com/other"})),

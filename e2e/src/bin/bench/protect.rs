@@ -30,7 +30,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     create_pods(&scene, count).await?;
     let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
     for (name, protect) in [("free", "no"), ("unused", "in-use"), ("used", "in-use")] {
-        let labels = json!({"pod-reloader.github.io/protect": protect});
+        let labels = json!({"pod-reloader.cs.sap.com/protect": protect});
         let secret = json!({"metadata": {"name": name, "labels": labels}});
         let secret = serde_json::from_value(secret)?;
         secrets.create(&PostParams::default(), &secret).await?;

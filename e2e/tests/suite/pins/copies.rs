@@ -99,7 +99,7 @@ async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Resu
         let mut theirs = config_map(name, "theirs");
         theirs["immutable"] = json!(true);
         theirs["metadata"]["labels"] =
-            json!({COPY: "true", "pod-reloader.github.io/protect": "always"});
+            json!({COPY: "true", "pod-reloader.cs.sap.com/protect": "always"});
         theirs["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
         scene.apply(&[theirs]).await?;
         // Whenever an unused copy is deleted, all have been looked at twice.
@@ -228,12 +228,12 @@ async fn the_largest_config_map_is_copied_byte_by_byte() -> Result<()> {
         }
         let metadata = &copy["metadata"];
         ensure!(metadata["labels"] == json!({COPY: "true"}), "{metadata}");
-        let seal = metadata["annotations"]["pod-reloader.github.io/seal"].as_str();
+        let seal = metadata["annotations"]["pod-reloader.cs.sap.com/seal"].as_str();
         let seal = seal.context("no seal")?;
         ensure!(seal.len() == 32, "{metadata}");
         let ours = json!({
             "pod-reloader.cs.sap.com/copy-of": "app",
-            "pod-reloader.github.io/seal": seal,
+            "pod-reloader.cs.sap.com/seal": seal,
         });
         ensure!(metadata["annotations"] == ours, "{metadata}");
         let first = scene.snapshot(&web).await?;

@@ -15,7 +15,7 @@ async fn impact_names_every_user_of_an_object_whose_deletion_was_refused() -> Re
     };
     Scene::play(options, async |scene| {
         let mut creds = secret("creds", CANARY);
-        let in_use = json!({"metadata": {"labels": {"pod-reloader.github.io/protect": "in-use"}}});
+        let in_use = json!({"metadata": {"labels": {"pod-reloader.cs.sap.com/protect": "in-use"}}});
         merge(&mut creds, &in_use);
         scene.apply(&[creds]).await?;
         let web = Workload::deployment("web").requires_secret("creds");

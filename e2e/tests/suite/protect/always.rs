@@ -89,11 +89,11 @@ async fn touch(api: &Api<DynamicObject>) -> Result<()> {
         // What would let somebody else write or delete it.
         (
             "the mark of a copy",
-            json!({"metadata": {"annotations": {"pod-reloader.github.io/copy-of": "x/base@y"}}}),
+            json!({"metadata": {"annotations": {"pod-reloader.cs.sap.com/copy-of": "x/base@y"}}}),
         ),
         (
             "a seal",
-            json!({"metadata": {"annotations": {"pod-reloader.github.io/seal": "0".repeat(32)}}}),
+            json!({"metadata": {"annotations": {"pod-reloader.cs.sap.com/seal": "0".repeat(32)}}}),
         ),
         (
             "the marks of a pinned copy",

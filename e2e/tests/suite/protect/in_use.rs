@@ -73,7 +73,7 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
         ensure!(output.code == Some(0) && output.stderr.contains(warned), "{output:?}");
         // A copy of a ClusterConfigSync comes back by itself.
         let mark = format!("x/copy@{}", scene.namespace);
-        let mark = json!({"metadata": {"annotations": {"pod-reloader.github.io/copy-of": mark}}});
+        let mark = json!({"metadata": {"annotations": {"pod-reloader.cs.sap.com/copy-of": mark}}});
         let copy = merged(protected("Secret", "copy", "in-use"), mark);
         scene.apply(&[copy, pod("copy", uses("copy"))]).await?;
         secrets.delete("copy", &DeleteParams::default()).await?;

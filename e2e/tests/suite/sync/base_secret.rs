@@ -38,7 +38,7 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
     };
     play(options, async |scene| {
         let protected =
-            json!({"metadata": {"labels": {"pod-reloader.github.io/protect": "always"}}});
+            json!({"metadata": {"labels": {"pod-reloader.cs.sap.com/protect": "always"}}});
         let mut base = source("1");
         pod_reloader_e2e::merge(&mut base, &protected);
         scene.apply(&[base]).await?;
@@ -174,14 +174,14 @@ async fn delete_answers(scene: &Scene, namespace: &str, user: &str, words: &str)
 
 /// Waits until each team has a protected copy of this value.
 async fn has_copies(scene: &Scene, value: &str) -> Result<()> {
-    let ours = format!("pod-reloader.github.io/copied-from={}", scene.namespace);
+    let ours = format!("pod-reloader.cs.sap.com/copied-from={}", scene.namespace);
     let copies = Api::<Secret>::all(scene.client.clone());
     let ours = ListParams::default().labels(&ours);
     wait_for("a copy for each team", PATIENCE, async || {
         let mut copies = copies.list(&ours).await?.items;
         copies.retain(|copy| {
             let data = copy.data.as_ref().and_then(|data| data.get("value"));
-            let label = copy.labels().get("pod-reloader.github.io/protect");
+            let label = copy.labels().get("pod-reloader.cs.sap.com/protect");
             data.is_some_and(|it| it.0 == value.as_bytes())
                 && label.is_some_and(|it| it == "always")
         });

@@ -76,7 +76,7 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
                 (json!({"spec": {"keys": ["a/b"]}}), "spec.keys[0]"),
                 (json!({"spec": {"deletionPolicy": "Keep"}}), "Unsupported value"),
                 (json!({"spec": {"template": {"metadata": {"annotations": {COPY_OF: "a/b@c"}}}}}), "annotations of pod-reloader"),
-                (json!({"spec": {"template": {"metadata": {"labels": {"pod-reloader.github.io/kept": "true"}}}}}), "labels of pod-reloader"),
+                (json!({"spec": {"template": {"metadata": {"labels": {"pod-reloader.cs.sap.com/kept": "true"}}}}}), "labels of pod-reloader"),
                 (json!({"spec": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}), "In and NotIn need values"),
             ] {
                 let wrong = sync(scene, "all", fields);
@@ -101,14 +101,14 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
 async fn metadata_that_decides_is_refused(scene: &Scene, sync: &Value, user: &str) -> Result<()> {
     let nobody = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "none",
         "uid": "00000000-0000-0000-0000-000000000000"}]);
-    let mark = "pod-reloader.github.io/there=x";
+    let mark = "pod-reloader.cs.sap.com/there=x";
     let annotate = ["annotate", "clusterconfigsync", name_of(sync)?, mark];
     scene.kubectl(&annotate).await?;
     for metadata in [
         json!({"ownerReferences": nobody}),
         json!({"finalizers": ["example.com/stay"]}),
-        json!({"annotations": {"pod-reloader.github.io/any": "x"}}),
-        json!({"annotations": {"pod-reloader.github.io/there": null}}),
+        json!({"annotations": {"pod-reloader.cs.sap.com/any": "x"}}),
+        json!({"annotations": {"pod-reloader.cs.sap.com/there": null}}),
         json!({"labels": {"pod-reloader.cs.sap.com/any": "x"}}),
     ] {
         let patch = json!({"metadata": metadata}).to_string();

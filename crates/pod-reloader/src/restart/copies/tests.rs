@@ -342,7 +342,7 @@ async fn deletions_that_are_refused_hold_up_no_others_and_are_not_tried_all_the_
 #[tokio::test(start_paused = true)]
 async fn an_object_of_somebody_else_with_the_marks_of_a_copy_is_left_alone() {
     let apiserver = Apiserver::default();
-    let always = json!({"labels": {"pod-reloader.github.io/protect": "always"}});
+    let always = json!({"labels": {"pod-reloader.cs.sap.com/protect": "always"}});
     // As kustomize names what it generates, if it has ten digits.
     apiserver.makes_marked("shop", "app-0123456789", &always, "1");
     let forged = json!({"annotations": {SEAL: "0".repeat(32)}});

@@ -76,7 +76,7 @@ fn copy_of_version(version: &str, namespace: &str, owner: &str) -> Target {
 /// Returns the metadata of a copy that an earlier version has made, or of something that looks like it.
 fn unsealed(namespace: &str, owner: &str) -> Value {
     json!({
-        "annotations": {"pod-reloader.github.io/copy-of": format!("platform/pull@{namespace}")},
+        "annotations": {"pod-reloader.cs.sap.com/copy-of": format!("platform/pull@{namespace}")},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterConfigSync", "name": owner, "uid": format!("uid-{owner}")}],
     })
 }

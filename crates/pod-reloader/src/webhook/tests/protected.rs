@@ -239,7 +239,7 @@ impl Cluster {
     }
 }
 
-const PROTECT: &str = "pod-reloader.github.io/protect";
+const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
 const PODS_OF_A_PAGE: usize = 500;
 
 /// Returns a pod that uses the ConfigMap and the Secret of a name.
@@ -477,7 +477,7 @@ async fn reviews_of_one_version_store_it_once_whatever_they_say() {
     let writes = cluster.writes.lock();
     assert_eq!(writes.len(), 1);
     let annotations = &writes[0]["metadata"]["annotations"];
-    let of = &annotations["pod-reloader.github.io/kept-object"];
+    let of = &annotations["pod-reloader.cs.sap.com/kept-object"];
     assert_eq!(of, "app/uid-2/5", "as it is, and not as reviews say");
 }
 
@@ -498,10 +498,10 @@ async fn what_somebody_else_has_put_in_the_place_does_not_count_as_stored() {
     let theirs = json!({
         "metadata": {
             "name": place, "namespace": "ns", "uid": "u", "resourceVersion": "8",
-            "labels": {"pod-reloader.github.io/kept": "stored"},
+            "labels": {"pod-reloader.cs.sap.com/kept": "stored"},
             "annotations": {
-                "pod-reloader.github.io/kept-object": "app/uid-2/5",
-                "pod-reloader.github.io/seal": "0".repeat(32),
+                "pod-reloader.cs.sap.com/kept-object": "app/uid-2/5",
+                "pod-reloader.cs.sap.com/seal": "0".repeat(32),
             },
             "managedFields": [{"manager": "pod-reloader"}],
         },
