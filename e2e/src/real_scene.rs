@@ -171,6 +171,35 @@ impl RealScene {
         .await
     }
 
+    /// Waits until pinned copies are put into new pods, without storing a pod.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn pins_are_in_force(&self) -> Result<()> {
+        const COPY: &str = "app-0123456789";
+        let pod = json!({
+            "metadata": {"name": "trial", "annotations": {PINS: format!("app={COPY}")}},
+            "spec": {
+                "containers": [{"name": "main", "image": "app", "envFrom": [{"configMapRef": {"name": "app"}}]}],
+            },
+        });
+        let pod: Pod = serde_json::from_value(pod)?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        wait_for("a pod to be pinned", PATIENCE, async || {
+            // The default service account may not be there yet.
+            Ok(match pods.create(&dry_run, &pod).await {
+                Ok(pod) if json!(pod)["spec"].to_string().contains(COPY) => Attempt::Done(()),
+                Ok(_) => Attempt::NotYet("its ConfigMap is not a copy".to_owned()),
+                Err(error) => Attempt::NotYet(error.to_string()),
+            })
+        })
+        .await
+    }
+
     /// Runs kubectl in the namespace of the workloads.
     ///
     /// # Errors
@@ -524,6 +553,9 @@ const OF_RELEASE: [&str; 2] = ["--namespace", RELEASE];
 
 /// Annotation by which a workload tracks what its pod template uses.
 pub const AUTO: &str = "pod-reloader.cs.sap.com/auto";
+
+/// Annotation of a pod template with the pinned copies that its pods use.
+const PINS: &str = "pod-reloader.cs.sap.com/pins";
 
 /// Time limit for what takes a minute on a machine that is not busy: pulls of images, rollouts, updates of volumes.
 pub const LONG: Duration = Duration::from_secs(240);

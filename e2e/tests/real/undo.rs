@@ -1,9 +1,7 @@
 //! Pods of earlier revisions have the content of earlier revisions.
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, api::PostParams};
-use pod_reloader_e2e::{Attempt, PATIENCE, RealScene, wait_for};
+use pod_reloader_e2e::RealScene;
 use serde_json::json;
 
 use crate::contents::{at_rest, reads_variable};
@@ -12,7 +10,7 @@ use crate::contents::{at_rest, reads_variable};
 async fn a_pod_of_an_old_revision_and_an_undo_have_the_old_content() -> Result<()> {
     let values = json!({"pin": {"enabled": true}, "webhook": {"restrictedOtherwise": true}});
     RealScene::play("undo", values, async |scene| {
-        pins_are_in_force(scene).await?;
+        scene.pins_are_in_force().await?;
         scene.set("app", "1").await?;
         let web = reads_variable(scene, "web", "app").annotated(PIN, "configmaps");
         scene.create(&web).await?;
@@ -58,37 +56,9 @@ async fn a_pod_of_an_old_revision_and_an_undo_have_the_old_content() -> Result<(
     .await
 }
 
-/// Waits until the policy puts copies into new pods, without storing one.
-async fn pins_are_in_force(scene: &RealScene) -> Result<()> {
-    const COPY: &str = "app-0123456789";
-    let pod = json!({
-        "metadata": {"name": "trial", "annotations": {PINS: format!("app={COPY}")}},
-        "spec": {
-            "containers": [{"name": "main", "image": "app", "envFrom": [{"configMapRef": {"name": "app"}}]}],
-        },
-    });
-    let pod: Pod = serde_json::from_value(pod)?;
-    let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    wait_for("a pod to be pinned", PATIENCE, async || {
-        // The default service account may not be there yet.
-        Ok(match pods.create(&dry_run, &pod).await {
-            Ok(pod) if json!(pod)["spec"].to_string().contains(COPY) => Attempt::Done(()),
-            Ok(_) => Attempt::NotYet("its ConfigMap is not a copy".to_owned()),
-            Err(error) => Attempt::NotYet(error.to_string()),
-        })
-    })
-    .await
-}
-
 fn hold(value: &str) -> String {
     format!("pod-reloader.cs.sap.com/hold{value}")
 }
 
 /// Annotation of a workload with the ConfigMaps to pin.
 const PIN: &str = "pod-reloader.cs.sap.com/pin";
-/// Annotation of a pod template with the copies that its pods use.
-const PINS: &str = "pod-reloader.cs.sap.com/pins";
