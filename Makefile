@@ -141,7 +141,7 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) --test=suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
-	$(if $(TEST)$(filter none,$(REAL)),,$(smoke_where_it_can))
+	$(if $(TEST)$(filter none,$(REAL)),,$(call where_it_can,smoke))
 	@scripts/test-runner --end
 
 # $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
@@ -160,11 +160,12 @@ check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end
 
 # One after the other: each takes the machine for itself.
 .PHONY: test-all
-test-all: ## Run everything at full size, in about two hours: all tests, faults, the oldest Kubernetes, and a soak
+test-all: ## Run everything at full size, in about three hours: all tests, faults, the oldest Kubernetes, a soak, and real GitOps tools where it can
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory faults
 	$(MAKE) --no-print-directory test-versions KUBERNETES=$(oldest)
 	$(MAKE) --no-print-directory soak MINUTES=15
+	$(call where_it_can,test-clients)
 
 .PHONY: test-versions
 test-versions: ## Run the tests on each version of Kubernetes; KUBERNETES=1.30 on one, TEST=name picks by name
@@ -244,6 +245,20 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
+# The GitOps tools that the tests run, as scripts/go-program names them.
+clients := argo
+
+# Not a part of make test: it builds these tools.
+.PHONY: test-clients
+test-clients: ## Test under real GitOps tools, with pods that run, as root on Linux; TEST=name picks by name
+	@scripts/need rust cc jq clients
+	@scripts/test-runner --begin
+	$(real_node)
+	$(call phase,GitOps tools,$(foreach client,$(clients),scripts/go-program $(client) >/dev/null &&) true)
+	$(call phase,build,$(build) --test=clients)
+	$(call phase,tests under GitOps tools,RERUN='make test-clients' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=clients --no-fail-fast $(addprefix -- ,$(TEST)))
+	@scripts/test-runner --end
+
 .PHONY: bench
 bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=changes,memory for some, WORKLOADS=100000 for scale, VALUES=file
 	@scripts/need rust cc control-plane
@@ -264,11 +279,11 @@ smoke: ## Test in short with pods that really run, and a debug build of the oper
 	$(call phase,build,$(build))
 	$(call phase,on a real node,RERUN='make smoke' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) --test=real -- smoke::)
 
-# Leaves it out, and says why, where the machine lacks something for a real node.
-define smoke_where_it_can
+# $(call where_it_can,TARGET): leaves it out, and says why, where the machine lacks something for a real node.
+define where_it_can
 @lacks=2; if why=$$(scripts/need cluster 2>&1); then lacks=0; why=$$($(cluster) --check 2>&1) || lacks=$$?; fi; \
 case $$lacks in \
-  0) $(MAKE) --no-print-directory smoke ;; \
+  0) $(MAKE) --no-print-directory $(1) ;; \
   2) echo "==> on a real node: left out, $$(echo "$$why" | head -n 1)" ;; \
   *) echo "$$why" >&2; exit 1 ;; \
 esac

@@ -6,6 +6,7 @@
 
 pub mod answers;
 mod apply;
+pub mod argo;
 mod audit;
 mod balancer;
 pub mod caller;
@@ -20,6 +21,7 @@ mod description;
 mod directory;
 mod etcd_copy;
 mod failure;
+mod git;
 mod installation;
 mod kubeconfig;
 mod kubelet;
@@ -52,6 +54,7 @@ pub use components::{Component, ControlPlaneOptions, Nodes, OLDEST_KUBERNETES, R
 pub use control_plane::{AnotherApiserver, ControlPlane};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
+pub use git::{BRANCH, Repository};
 pub use installation::{Installation, VALUES_VARIABLE, dialects, free_port, has_own_values, merge};
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};
