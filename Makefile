@@ -246,7 +246,7 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	@scripts/test-runner --end
 
 # The GitOps tools that the tests run, as scripts/go-program names them.
-clients := argo
+clients := argo flux
 
 # Not a part of make test: it builds these tools.
 .PHONY: test-clients

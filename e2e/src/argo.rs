@@ -1,28 +1,21 @@
 //! Runs Argo CD beside the control plane of a real node: its controller, its repo server, and a Redis.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use kube::{Api, api::DynamicObject};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
 use crate::{
     apply::api_of,
-    control_plane::ControlPlane,
-    credentials::random_hex,
+    beside::{Beside, create_types, files},
     git::{BRANCH, Repository},
     installation::free_port,
-    process::{Process, Program},
+    process::Process,
     programs::go_program,
     real_scene::{LONG, RealScene},
     tool::Tool,
-    wait::{Attempt, PATIENCE, wait_for},
+    wait::{Attempt, wait_for},
 };
 
 /// An Argo CD, whose Applications deploy to the namespace of a scene.
@@ -65,15 +58,13 @@ impl ArgoCd {
     /// # Errors
     /// When it is not built, or does not start.
     pub async fn start(scene: &RealScene) -> Result<Self> {
-        let control_plane = &scene.control_plane;
         let built = go_program("argo")?;
-        let directory = control_plane.description().directory.clone();
-        let directory = directory.join(format!("argo-{}", &random_hex()?[..5]));
-        fs::create_dir(&directory)?;
-        let repository = Repository::create(directory.join("repository")).await?;
-        let kubectl = control_plane.kubectl();
+        let mut beside = Beside::new(&scene.control_plane, "argo", &built)?;
+        let repository = Repository::create(beside.directory.join("repository")).await?;
+        let kubectl = scene.control_plane.kubectl();
         configure(&kubectl, &built.join("manifests")).await?;
-        let processes = run(control_plane, &built, &directory).await?;
+        let kubeconfig = scene.control_plane.kubeconfig_path();
+        let processes = run(&mut beside, kubeconfig).await?;
         let kind = json!({"apiVersion": VERSION, "kind": "Application"});
         Ok(Self {
             repository,
@@ -220,13 +211,7 @@ async fn configure(kubectl: &Tool, manifests: &Path) -> Result<()> {
     kubectl
         .run_with_input(&["apply", "--filename=-"], &namespace.to_string())
         .await?;
-    for file in files(&manifests.join("crds"))? {
-        // They are too large for the annotation of a client-side apply.
-        run(&["apply", "--server-side", &file]).await?;
-    }
-    let types = ["applications", "appprojects"].map(|name| format!("crd/{name}.argoproj.io"));
-    let established = ["--for=condition=Established", "--timeout=60s"];
-    run(&[&["wait", &types[0], &types[1]], &established[..]].concat()).await?;
+    create_types(kubectl, &manifests.join("crds")).await?;
     for file in files(&manifests.join("base/config"))? {
         run(&[&["apply", &file], &in_argo[..]].concat()).await?;
     }
@@ -262,118 +247,59 @@ async fn configure(kubectl: &Tool, manifests: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the arguments of kubectl for the manifests in a folder, in the order of their names.
-fn files(folder: &Path) -> Result<Vec<String>> {
-    let listed = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    let mut files = Vec::new();
-    for file in listed {
-        let path = file?.path();
-        if path
-            .file_name()
-            .is_some_and(|name| name != "kustomization.yaml")
-        {
-            files.push(format!("--filename={}", path.display()));
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
 /// Runs the processes, and waits until each listens.
-async fn run(control_plane: &ControlPlane, built: &Path, directory: &Path) -> Result<Vec<Process>> {
+async fn run(beside: &mut Beside, kubeconfig: &Path) -> Result<Vec<Process>> {
     let [redis_port, repo_port, repo_metrics, controller_metrics] =
         [free_port()?, free_port()?, free_port()?, free_port()?];
     let redis = format!("127.0.0.1:{redis_port}");
     let repo_server = [
-        format!("--address={LOCALHOST}"),
+        "--address=127.0.0.1".to_owned(),
         format!("--port={repo_port}"),
-        format!("--metrics-address={LOCALHOST}"),
+        "--metrics-address=127.0.0.1".to_owned(),
         format!("--metrics-port={repo_metrics}"),
         format!("--redis={redis}"),
         "--loglevel=warn".to_owned(),
     ];
     let controller = [
-        format!("--kubeconfig={}", control_plane.kubeconfig_path().display()),
+        format!("--kubeconfig={}", kubeconfig.display()),
         format!("--namespace={NAMESPACE}"),
-        format!("--repo-server={LOCALHOST}:{repo_port}"),
+        format!("--repo-server=127.0.0.1:{repo_port}"),
         format!("--redis={redis}"),
         format!("--metrics-port={controller_metrics}"),
         // It compares so often that a difference does not stay unnoticed.
         "--app-resync=15".to_owned(),
         "--app-resync-jitter=0".to_owned(),
     ];
-    let env = environment(control_plane, built, directory, repo_port)?;
-    let program = |name: &str, executable: &str, args: &[String]| {
-        let mut env = env.clone();
-        env.push(("ARGOCD_BINARY_NAME".into(), name.into()));
-        Program {
-            name: name.to_owned(),
-            executable: built.join(executable),
-            args: args.iter().map(OsString::from).collect(),
-            env,
-            log: control_plane.logs_dir().join(format!("{name}.log")),
-        }
-    };
-    let mut processes = Vec::new();
-    for (program, port) in [
+    for (variable, folder) in [
+        ("ARGOCD_TLS_DATA_PATH", "tls"),
+        ("ARGOCD_SSH_DATA_PATH", "ssh"),
+        ("ARGOCD_GNUPGHOME", "gnupg"),
+    ] {
+        beside.set_folder(variable, folder)?;
+    }
+    let address = [redis];
+    // The path of a socket cannot be long. This folder is the cluster's own.
+    let socket = format!("/run/ask-pass-{repo_port}.sock");
+    beside.set("ARGOCD_ASK_PASS_SOCK", socket);
+    beside.set("ARGOCD_GPG_ENABLED", "false");
+    // The cluster that Applications name is that of KUBECONFIG.
+    beside.set("ARGOCD_FAKE_IN_CLUSTER", "true");
+
+    let run_redis = beside.run("argocd-redis", "redis", &address, redis_port);
+    let mut processes = vec![run_redis.await?];
+    for (name, args, port) in [
+        ("argocd-repo-server", &repo_server[..], repo_port),
         (
-            program("argocd-redis", "redis", &[redis.clone()]),
-            redis_port,
-        ),
-        (
-            program("argocd-repo-server", "argocd", &repo_server),
-            repo_port,
-        ),
-        (
-            program("argocd-application-controller", "argocd", &controller),
+            "argocd-application-controller",
+            &controller[..],
             controller_metrics,
         ),
     ] {
-        let process = Process::start(program)?;
-        let what = format!("{} to listen", process.name());
-        wait_for(&what, PATIENCE, async || {
-            process.must_run()?;
-            Ok(Attempt::from(TcpStream::connect((LOCALHOST, port)).await))
-        })
-        .await?;
-        processes.push(process);
+        // It is one program, which goes by this variable.
+        beside.set("ARGOCD_BINARY_NAME", name);
+        processes.push(beside.run(name, "argocd", args, port).await?);
     }
     Ok(processes)
-}
-
-/// Returns the environment of all its processes, with folders of their own.
-fn environment(
-    control_plane: &ControlPlane,
-    built: &Path,
-    directory: &Path,
-    repo_port: u16,
-) -> Result<Vec<(OsString, OsString)>> {
-    let folder = |name: &str| {
-        let folder = directory.join(name);
-        fs::create_dir(&folder)?;
-        anyhow::Ok(OsString::from(folder))
-    };
-    let own = env::var_os("PATH").unwrap_or_default();
-    let programs = control_plane.description().programs.clone();
-    let mut path: Vec<PathBuf> = vec![built.to_owned(), programs];
-    path.extend(env::split_paths(&own));
-    Ok(vec![
-        ("PATH".into(), env::join_paths(path)?),
-        ("KUBECONFIG".into(), control_plane.kubeconfig_path().into()),
-        ("HOME".into(), folder("home")?),
-        ("TMPDIR".into(), folder("temporary")?),
-        ("ARGOCD_TLS_DATA_PATH".into(), folder("tls")?),
-        ("ARGOCD_SSH_DATA_PATH".into(), folder("ssh")?),
-        ("ARGOCD_GNUPGHOME".into(), folder("gnupg")?),
-        // The path of a socket cannot be long. This folder is the cluster's own.
-        (
-            "ARGOCD_ASK_PASS_SOCK".into(),
-            format!("/run/ask-pass-{repo_port}.sock").into(),
-        ),
-        ("ARGOCD_GPG_ENABLED".into(), "false".into()),
-        // The cluster that Applications name is that of KUBECONFIG.
-        ("ARGOCD_FAKE_IN_CLUSTER".into(), "true".into()),
-    ])
 }
 
 /// Namespace of Argo CD and its Applications.
@@ -381,4 +307,3 @@ pub const NAMESPACE: &str = "argocd";
 
 const VERSION: &str = "argoproj.io/v1alpha1";
 const REFRESH: &str = "argocd.argoproj.io/refresh";
-const LOCALHOST: &str = "127.0.0.1";

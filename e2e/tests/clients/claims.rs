@@ -262,15 +262,14 @@ async fn is_idle(scene: &RealScene, other: &str) -> Result<()> {
     scene.kubectl(&delete).await.map(drop)
 }
 
-/// Returns what each write of somebody else than the controllers changes: the generation of a Deployment, and its
-/// annotations.
+/// Returns what a write of somebody else than the controllers of Kubernetes changes.
 async fn written(scene: &RealScene, app: &App) -> Result<String> {
-    field(
-        scene,
-        app,
-        "{.metadata.generation} {.spec.template.metadata.annotations}",
-    )
-    .await
+    let name = app.config["metadata"]["name"].as_str().context("no name")?;
+    let version = "--output=jsonpath={.metadata.resourceVersion}";
+    let config = scene.kubectl(&["get", "configmap", name, version]).await?;
+    let path = "{.metadata.generation} {.spec.template.metadata.annotations}";
+    let web = field(scene, app, path).await?;
+    Ok(format!("{config} {web}"))
 }
 
 async fn field(scene: &RealScene, app: &App, path: &str) -> Result<String> {

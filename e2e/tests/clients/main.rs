@@ -3,3 +3,4 @@
 
 mod argo;
 mod claims;
+mod flux;
