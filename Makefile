@@ -250,10 +250,11 @@ clients := argo flux
 
 # Not a part of make test: it builds these tools.
 .PHONY: test-clients
-test-clients: ## Test under real GitOps tools, with pods that run, as root on Linux; TEST=name picks by name
+test-clients: ## Test under real GitOps tools and Helm, with pods that run, as root on Linux; TEST=name picks by name
 	@scripts/need rust cc jq clients
 	@scripts/test-runner --begin
 	$(real_node)
+	$(call phase,Helm 3,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,GitOps tools,$(foreach client,$(clients),scripts/go-program $(client) >/dev/null &&) true)
 	$(call phase,build,$(build) --test=clients)
 	$(call phase,tests under GitOps tools,RERUN='make test-clients' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=clients --no-fail-fast $(addprefix -- ,$(TEST)))

@@ -239,7 +239,11 @@ fn write(tool: &impl GitOps, apps: &[App]) -> Result<()> {
 }
 
 /// Waits until each application has one revision more, and its pods have this content.
-async fn each_rolls_once(scene: &RealScene, apps: &mut [App], content: &str) -> Result<()> {
+pub(crate) async fn each_rolls_once(
+    scene: &RealScene,
+    apps: &mut [App],
+    content: &str,
+) -> Result<()> {
     for app in apps {
         scene.rolls_once(app.name, &app.before).await?;
         scene.all_answer(app.name, VARIABLE, content).await?;
@@ -249,7 +253,7 @@ async fn each_rolls_once(scene: &RealScene, apps: &mut [App], content: &str) -> 
 }
 
 /// Waits until the operator has done what it had to do: a change that comes later has restarted another Deployment.
-async fn is_idle(scene: &RealScene, other: &str) -> Result<()> {
+pub(crate) async fn is_idle(scene: &RealScene, other: &str) -> Result<()> {
     let workload = scene.answering(other, 1, &reads(other), &json!({}));
     scene.set(other, "1").await?;
     scene.create(&workload).await?;
@@ -272,7 +276,7 @@ async fn written(scene: &RealScene, app: &App) -> Result<String> {
     Ok(format!("{config} {web}"))
 }
 
-async fn field(scene: &RealScene, app: &App, path: &str) -> Result<String> {
+pub(crate) async fn field(scene: &RealScene, app: &App, path: &str) -> Result<String> {
     let output = format!("--output=jsonpath={path}");
     scene.kubectl(&["get", &app.deployment(), &output]).await
 }
