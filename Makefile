@@ -245,19 +245,19 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
-# The GitOps tools that the tests run, as scripts/go-program names them.
-clients := argo flux
+# The programs of others that the tests run, as scripts/go-program names them.
+clients := argo flux kyverno
 
-# Not a part of make test: it builds these tools.
+# Not a part of make test: it builds these programs.
 .PHONY: test-clients
-test-clients: ## Test under real GitOps tools and Helm, with pods that run, as root on Linux; TEST=name picks by name
+test-clients: ## Test under real GitOps tools, Kyverno and Helm, with pods that run, as root on Linux; TEST=name picks by name
 	@scripts/need rust cc jq clients
 	@scripts/test-runner --begin
 	$(real_node)
 	$(call phase,Helm 3,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,GitOps tools,$(foreach client,$(clients),scripts/go-program $(client) >/dev/null &&) true)
+	$(call phase,programs of others,$(foreach client,$(clients),scripts/go-program $(client) >/dev/null &&) true)
 	$(call phase,build,$(build) --test=clients)
-	$(call phase,tests under GitOps tools,RERUN='make test-clients' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=clients --no-fail-fast $(addprefix -- ,$(TEST)))
+	$(call phase,tests under real clients,RERUN='make test-clients' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=clients --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
 .PHONY: bench

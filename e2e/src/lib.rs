@@ -28,6 +28,7 @@ mod git_server;
 mod installation;
 mod kubeconfig;
 mod kubelet;
+pub mod kyverno;
 mod launch;
 pub mod load;
 mod machine;
