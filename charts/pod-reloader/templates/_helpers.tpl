@@ -186,11 +186,11 @@ system:serviceaccount:{{ include "pod-reloader.namespace" . }}:{{ include "pod-r
 
 {{- /* Whether the loop runs, whether it also writes, and whether it runs CronJobs: "true", or empty. */ -}}
 {{- define "pod-reloader.reconciles" -}}
-{{- if ne (toString .Values.reconcile) "off" -}}true{{- end -}}
+{{- if ne (toString .Values.reconcile) "none" -}}true{{- end -}}
 {{- end -}}
 
 {{- define "pod-reloader.restarts" -}}
-{{- if eq (toString .Values.reconcile) "on" -}}true{{- end -}}
+{{- if eq (toString .Values.reconcile) "restart" -}}true{{- end -}}
 {{- end -}}
 
 {{- /* Whether ConfigMaps come back that are deleted in use: "true", or empty. */ -}}
@@ -690,4 +690,26 @@ when it prunes. */ -}}
 helm.sh/resource-policy: keep
 argocd.argoproj.io/sync-options: Prune=false,Delete=false
 kustomize.toolkit.fluxcd.io/prune: disabled
+{{- end -}}
+
+{{- /* Refuses values that have another name or other words now, and names these. The schema takes the old ones, because its
+messages could not. */ -}}
+{{- define "pod-reloader.refuseRenamed" -}}
+{{- range $row := .Files.Get "renamed.yaml" | fromYamlArray -}}
+{{- $value := $.Values -}}
+{{- range $name := splitList "." $row.value -}}
+{{- if kindIs "map" $value }}{{ $value = get $value $name }}{{ else }}{{ $value = "" }}{{ end -}}
+{{- end -}}
+{{- if $row.word -}}
+{{- if eq (toString $value) $row.word -}}
+{{- fail (printf "%s: %s is now %s (docs/install.md#renamed-values)" $row.value $row.word $row.now) -}}
+{{- end -}}
+{{- else -}}
+{{- /* SAP's chart has empty selectors in its values. */ -}}
+{{- if kindIs "map" $value }}{{ $value = values $value | compact }}{{ end -}}
+{{- if or $value (kindIs "bool" $value) -}}
+{{- fail (printf "%s is now %s (docs/install.md#renamed-values)" $row.value $row.now) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

@@ -227,9 +227,9 @@ impl OperatorSummary {
             name: operator.name.clone(),
             version: operator.version.clone(),
             reconcile: match operator.args.reconcile {
-                Reconcile::On => "on",
+                Reconcile::Restart => "restart",
                 Reconcile::Observe => "observe",
-                Reconcile::Off => "off",
+                Reconcile::Nothing => "none",
             }
             .to_owned(),
         }
@@ -244,7 +244,7 @@ impl OperatorSummary {
         } = self;
         let words = format!("pod-reloader {version} (deployment {name} in namespace {namespace})");
         match &**reconcile {
-            "on" => words,
+            "restart" => words,
             other => format!("{words}, --reconcile={other}"),
         }
     }

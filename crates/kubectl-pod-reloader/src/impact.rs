@@ -293,11 +293,11 @@ impl Object<'_> {
             return Some("this workload does not track it".to_owned());
         };
         match seen.operator.map(|it| it.args.reconcile) {
-            Some(Reconcile::Off) => {
-                return Some("the operator runs with --reconcile=off".to_owned());
+            Some(Reconcile::Nothing) => {
+                return Some("the operator runs with --reconcile=none".to_owned());
             }
             Some(Reconcile::Observe) => return Some("the operator only observes".to_owned()),
-            Some(Reconcile::On) | None => {}
+            Some(Reconcile::Restart) | None => {}
         }
         if let (Extent::Named(named), Some(key)) = (keys, self.key)
             && !named.contains(key)

@@ -27,7 +27,7 @@ pub(crate) fn protection(
                 // By a policy, in all namespaces.
                 Protection::Always => true,
                 Protection::InUse => is_here,
-                Protection::Keep => is_here && it.args.reconcile == Reconcile::On,
+                Protection::Keep => is_here && it.args.reconcile == Reconcile::Restart,
             }
     });
     match (is_enforced, protection) {
@@ -130,11 +130,11 @@ mod tests {
     async fn webhooks_protect_where_their_operator_looks_after_workloads_and_one_needs_its_loop() {
         for (value, namespace, flag, protects) in [
             ("in-use", "shop", "--reconcile=observe", true),
-            ("keep", "shop", "--reconcile=on", true),
+            ("keep", "shop", "--reconcile=restart", true),
             ("keep", "shop", "--reconcile=observe", false),
-            ("in-use", "kube-system", "--reconcile=on", false),
-            ("keep", "kube-system", "--reconcile=on", false),
-            ("always", "kube-system", "--reconcile=on", true),
+            ("in-use", "kube-system", "--reconcile=restart", false),
+            ("keep", "kube-system", "--reconcile=restart", false),
+            ("always", "kube-system", "--reconcile=restart", true),
         ] {
             let operators = json!({"items": [operator_with(&["--protect", flag])]});
             let cluster = Canned::shop().with("/apis/apps/v1/deployments", operators);

@@ -317,7 +317,7 @@ async fn unless_current(
         SyncStatus::Unknown => "pod-reloader cannot read its objects".to_owned(),
     };
     let reconcile = seen.operator.map(|it| it.args.reconcile);
-    let is_idle = reconcile.is_some_and(|it| it != Reconcile::On);
+    let is_idle = reconcile.is_some_and(|it| it != Reconcile::Restart);
     if is_idle {
         let text = format!("{pending}, but the operator does not restart anything");
         return Some(State::Over(Verdict::Bad, text));

@@ -7,11 +7,12 @@ use pod_reloader_core::decision::FirstStamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reconcile {
     /// Restart workloads.
-    On,
+    Restart,
     /// Report in Events and metrics what would be restarted.
     Observe,
     /// Do not run the loop, only the webhook.
-    Off,
+    #[value(name = "none")]
+    Nothing,
 }
 
 /// A controller: a part of the operator that works while its replica leads.

@@ -246,7 +246,7 @@ pub struct Args {
     pub namespace_memory: usize,
 
     /// Mode of the reconcile loop: restart workloads, only report which it would restart, or do nothing.
-    #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
+    #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "restart")]
     pub reconcile: Reconcile,
 
     /// Controllers to run of those that are switched on, comma-separated: restart, keep (ConfigMaps that come back), sync (copies), bind (fields). * stands for all, -NAME for all but this one.

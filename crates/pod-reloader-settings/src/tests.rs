@@ -96,7 +96,7 @@ fn the_flags_of_saps_controller_are_understood() {
 #[test]
 fn the_arguments_of_a_container_take_precedence_over_its_variables() {
     let variable = |name: &str| match name {
-        "POD_RELOADER_RECONCILE" => Some("off".to_owned()),
+        "POD_RELOADER_RECONCILE" => Some("none".to_owned()),
         "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
         "POD_RELOADER_NAMESPACES" => Some(String::new()),
         _ => None,
@@ -112,7 +112,7 @@ fn the_arguments_of_a_container_take_precedence_over_its_variables() {
 fn the_last_value_of_a_flag_given_twice_applies() {
     let args = Args::parse_from([
         "pod-reloader",
-        "--reconcile=off",
+        "--reconcile=none",
         "--reconcile=observe",
         "--namespaces=a,b",
         "--namespaces=c",
@@ -187,6 +187,8 @@ fn settings_that_cannot_be_right_are_refused() {
         "--namespaces=a,?limit=1",
         "--namespaces=a,",
         "--reconcile=maybe",
+        "--reconcile=on",
+        "--reconcile=off",
         "--workload-selector=team near shop",
         "--dialects=",
         "--dialects=pod-reloader,klingon",

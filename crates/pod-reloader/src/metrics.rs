@@ -226,9 +226,9 @@ impl Metrics {
     /// Shows the mode of the reconcile loop.
     pub(crate) fn mode(&self, told: Reconcile) {
         for (mode, name) in [
-            (Reconcile::On, "on"),
+            (Reconcile::Restart, "restart"),
             (Reconcile::Observe, "observe"),
-            (Reconcile::Off, "off"),
+            (Reconcile::Nothing, "none"),
         ] {
             let gauge = self.mode.get_or_create(&[("mode", name)]);
             gauge.set(i64::from(mode == told));

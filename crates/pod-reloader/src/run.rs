@@ -81,8 +81,8 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartErr
         ),
     }
     match parts.args.reconcile {
-        Reconcile::Off => warn!("not reconciling: --reconcile=off"),
-        Reconcile::On | Reconcile::Observe => parts.reconcile(reconciling),
+        Reconcile::Nothing => warn!("not reconciling: --reconcile=none"),
+        Reconcile::Restart | Reconcile::Observe => parts.reconcile(reconciling),
     }
 
     let ended = parts.tasks.run_until(told_to_stop()).await;
@@ -330,7 +330,7 @@ impl Parts {
     fn controllers(&mut self, events: Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
         let chosen = self.args.controllers.clone();
         let runs = |controller, is_on| is_on && chosen.include(controller);
-        let writes = self.args.reconcile == Reconcile::On;
+        let writes = self.args.reconcile == Reconcile::Restart;
         let mut controllers: Vec<Arc<dyn Controller>> = Vec::new();
         if runs(ControllerName::Restart, true) {
             controllers.push(Arc::new(self.restarts(events.clone(), reconciling)));
@@ -338,13 +338,13 @@ impl Parts {
         if runs(ControllerName::Bind, !self.args.field_bindings.0.is_empty()) {
             match writes {
                 true => controllers.push(Arc::new(self.bindings(events.clone()))),
-                false => warn!("not binding fields: --reconcile is not on"),
+                false => warn!("not binding fields: --reconcile is not restart"),
             }
         }
         if runs(ControllerName::Sync, self.args.sync) {
             match writes {
                 true => controllers.push(Arc::new(self.syncs(events))),
-                false => warn!("not copying to namespaces: --reconcile is not on"),
+                false => warn!("not copying to namespaces: --reconcile is not restart"),
             }
         }
         if runs(ControllerName::Keep, self.keeps()) {
@@ -412,7 +412,7 @@ impl Parts {
 
     /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.
     fn keeps(&self) -> bool {
-        self.args.protect && self.args.reconcile == Reconcile::On
+        self.args.protect && self.args.reconcile == Reconcile::Restart
     }
 
     fn keeping(&self) -> Keeping {

@@ -5,6 +5,7 @@ mod notes;
 mod package;
 mod platform;
 pub(crate) mod profiles;
+mod renamed;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -270,7 +271,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "sync.enabled needs reconcile",
         ),
         (
-            "sync.enabled=true,reconcile=off",
+            "sync.enabled=true,reconcile=none",
             "sync.enabled needs reconcile",
         ),
         (

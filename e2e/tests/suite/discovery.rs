@@ -311,7 +311,7 @@ async fn nothing_is_read_for_workloads_that_did_not_opt_in_by_any_dialect() -> R
 #[tokio::test]
 async fn a_change_of_the_template_sets_the_hash_that_the_loop_leaves_unchanged() -> Result<()> {
     let without_loop = Options {
-        args: vec!["--reconcile=off".to_owned()],
+        args: vec!["--reconcile=none".to_owned()],
         ..Options::default()
     };
     Scene::play(without_loop, async |scene| {
@@ -332,7 +332,7 @@ async fn a_change_of_the_template_sets_the_hash_that_the_loop_leaves_unchanged()
             ensure!(after.key != before.key, "{before:?}, {after:?}");
         }
         scene.operator.stop().await;
-        let with_loop = scene.start_operator(&["--reconcile=on"]).await?;
+        let with_loop = scene.start_operator(&["--reconcile=restart"]).await?;
         scene.quiet().await?;
         let later = scene.snapshots(&workloads).await?;
         ensure!(later == after, "{after:?}, {later:?}");

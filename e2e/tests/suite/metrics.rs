@@ -38,7 +38,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
             ("pod_reloader_leading", "1"),
             ("pod_reloader_missing_config_workloads", "0"),
             ("pod_reloader_foreign_hash_workloads", "0"),
-            (r#"pod_reloader_reconcile_mode{mode="on"}"#, "1"),
+            (r#"pod_reloader_reconcile_mode{mode="restart"}"#, "1"),
         ] {
             scene.operator.shows(name, value).await?;
         }

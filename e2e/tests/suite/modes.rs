@@ -75,7 +75,7 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
 
 #[tokio::test]
 async fn off_leaves_only_the_webhook_at_work() -> Result<()> {
-    Scene::play(with(&["--reconcile=off"]), async |scene| {
+    Scene::play(with(&["--reconcile=none"]), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
         let mark = scene.mark().await?;

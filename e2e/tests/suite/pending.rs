@@ -108,7 +108,7 @@ async fn a_change_of_the_template_includes_the_pending_change_and_leaves_the_loo
 
         let mark = scene.mark().await?;
         scene.operator.stop().await;
-        let with_loop = scene.start_operator(&["--reconcile=on"]).await?;
+        let with_loop = scene.start_operator(&["--reconcile=restart"]).await?;
         for (web, after) in workloads.iter().zip(&after) {
             scene.rolls_not(web, after).await?;
         }
@@ -133,7 +133,7 @@ async fn the_loop_rolls_once_for_the_pending_change_after_it_is_switched_on() ->
             before.push(pending(scene, web).await?);
         }
         scene.operator.stop().await;
-        let with_loop = scene.start_operator(&["--reconcile=on"]).await?;
+        let with_loop = scene.start_operator(&["--reconcile=restart"]).await?;
         for (web, before) in workloads.iter().zip(&before) {
             scene.rolls_once(web, before).await?;
         }
@@ -146,7 +146,7 @@ async fn the_loop_rolls_once_for_the_pending_change_after_it_is_switched_on() ->
 /// Returns options of an operator without a loop: pending changes stay pending.
 fn without_loop() -> Options {
     Options {
-        args: vec!["--reconcile=off".to_owned()],
+        args: vec!["--reconcile=none".to_owned()],
         ..Options::default()
     }
 }

@@ -93,7 +93,7 @@ async fn explain_shows_what_is_tracked_and_why_it_was_restarted() -> Result<()> 
 
 #[tokio::test]
 async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
-    Scene::play(with(&["--reconcile=off"]), async |scene| {
+    Scene::play(with(&["--reconcile=none"]), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("needed", "1")])
             .await?;
@@ -113,7 +113,7 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
         ensure!(told["syncStatus"] == "restart due for a change", "{told:#}");
         let in_words = text_of(scene, &["explain", "sts/stale"], 1).await?;
         ensure!(in_words.contains("out of date"), "{in_words}");
-        ensure!(in_words.contains("--reconcile=off"), "{in_words}");
+        ensure!(in_words.contains("--reconcile=none"), "{in_words}");
         let told = explained(scene, &held, &[]).await?;
         ensure!(told["syncStatus"] == "missing config", "{told:#}");
         ensure!(told["waitsFor"] == json!(["Secret needed"]), "{told:#}");
@@ -1060,7 +1060,7 @@ fn with(args: &[&str]) -> Options {
     let reconcile = args.iter().find_map(|arg| arg.strip_prefix("--reconcile="));
     Options {
         // The plugin reads the settings from the Deployment of the chart.
-        values: json!({"reconcile": reconcile.unwrap_or("on")}),
+        values: json!({"reconcile": reconcile.unwrap_or("restart")}),
         ..Options::default()
     }
 }

@@ -117,7 +117,7 @@ async fn with_cert_manager_in_one_namespace_the_operator_has_no_cluster_role() -
 
 #[tokio::test]
 async fn with_pins_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    Scene::play(pinning("on"), async |scene| {
+    Scene::play(pinning("restart"), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         leave_a_copy_behind(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
@@ -262,14 +262,14 @@ async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> 
 #[tokio::test]
 async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_and_copy_config()
 -> Result<()> {
-    let mut options = pinning("on");
+    let mut options = pinning("restart");
     options.failure_policy = "Ignore";
     options.released = true;
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
         let began = scene.mark().await?;
         let mut values = options.values(&scene.namespace);
-        let more = json!({"reconcile": "off", "hashKeysSecret": scene.installation.hash_keys()});
+        let more = json!({"reconcile": "none", "hashKeysSecret": scene.installation.hash_keys()});
         merge(&mut values, &more);
         let mut installation = scene.installation.clone();
         installation.upgrade(&values).await?;

@@ -100,7 +100,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
             (
                 &everywhere,
                 json!({
-                    "reconcile": "off",
+                    "reconcile": "none",
                     "ignoreConfigMaps": true,
                     "hashKeysSecret": hash_keys(&scene.installation.namespace),
                     "webhook": {"certManager": cert_manager},
@@ -193,7 +193,7 @@ async fn both_tokens(
         tested: Tested::Controller,
         everywhere,
         // What there is to copy and to fill belongs to other tests.
-        args: vec!["--reconcile=off".to_owned()],
+        args: vec!["--reconcile=none".to_owned()],
         namespace_labels: vec![format!("stolen-token={THIS_NAMESPACE}")],
         failure_policy: "Ignore",
         ..bind::binding_fields(values)

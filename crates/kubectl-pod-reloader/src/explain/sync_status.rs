@@ -86,11 +86,11 @@ fn due(cause: Cause, reconcile: Option<Reconcile>) -> String {
 /// Returns `what`, and the mode that keeps the operator from doing it, if any.
 fn with_mode(what: &str, reconcile: Option<Reconcile>) -> String {
     match reconcile {
-        Some(Reconcile::Off) => format!("{what}, but the operator runs with --reconcile=off"),
+        Some(Reconcile::Nothing) => format!("{what}, but the operator runs with --reconcile=none"),
         Some(Reconcile::Observe) => {
             format!("{what}, but the operator only observes (--reconcile=observe)")
         }
-        Some(Reconcile::On) | None => what.to_owned(),
+        Some(Reconcile::Restart) | None => what.to_owned(),
     }
 }
 

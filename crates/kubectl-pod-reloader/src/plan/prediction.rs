@@ -163,9 +163,9 @@ fn due(
         },
     };
     let waits = match after.operator.map(|it| it.args.reconcile) {
-        Some(Reconcile::Off) => Some((Restarts::No, "the operator runs with --reconcile=off")),
+        Some(Reconcile::Nothing) => Some((Restarts::No, "the operator runs with --reconcile=none")),
         Some(Reconcile::Observe) => Some((Restarts::No, "the operator only observes")),
-        Some(Reconcile::On) | None => None,
+        Some(Reconcile::Restart) | None => None,
     };
     if let Some((restarts, remark)) = waits {
         return Row::new(after, restarts, format!("{why}, but {remark}"));

@@ -34,8 +34,8 @@ pub(super) enum Alive {
 /// Finds the leader: whoever renews the Lease while we look. No clock is compared with another.
 pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> (Check, Alive) {
     let args = &operator.args;
-    if args.reconcile == Reconcile::Off {
-        let text = "nobody reconciles: --reconcile=off";
+    if args.reconcile == Reconcile::Nothing {
+        let text = "nobody reconciles: --reconcile=none";
         return (Check::new("Leader", Verdict::Bad, text), Alive::Unknown);
     }
     if !args.leader_elect {

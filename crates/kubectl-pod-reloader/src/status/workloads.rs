@@ -336,7 +336,7 @@ fn means(
     match reply {
         Reply::Answered(report) => match report.sync_status {
             SyncStatus::Current => (Verdict::Good, UP_TO_DATE),
-            SyncStatus::Due(_) if operator.args.reconcile == Reconcile::On => {
+            SyncStatus::Due(_) if operator.args.reconcile == Reconcile::Restart => {
                 let waits = pending::waits_for(managed.gates(), report, latest);
                 waits.unwrap_or_else(|| due(report.sync_status, managed.settle_period(operator)))
             }

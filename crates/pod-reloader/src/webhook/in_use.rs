@@ -76,7 +76,7 @@ impl InUse {
         match self.covered.contain(&object.namespace).await {
             Ok(true) => {}
             Ok(false) => return Ok(Verdict::Allowed(None)),
-            // With `reconcile: "off"`, we have no right to read the labels of namespaces.
+            // With `reconcile: none`, we have no right to read the labels of namespaces.
             Err(error) if error.reason() == "forbidden" => {}
             Err(error) => return Err(error),
         }

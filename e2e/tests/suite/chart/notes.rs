@@ -52,7 +52,7 @@ fn the_notes_name_what_is_on_and_the_next_step() -> Result<()> {
             ensure!(notes.contains(part), "{values}: {part}: {notes}");
         }
     }
-    let off = notes("reconcile=off")?;
+    let off = notes("reconcile=none")?;
     ensure!(!off.contains("Switched on:"), "{off}");
     let role = "(needs the Role of the test)";
     ensure!(
@@ -66,7 +66,7 @@ fn the_notes_name_what_is_on_and_the_next_step() -> Result<()> {
 #[test]
 fn the_notes_name_the_test_only_where_it_can_pass() -> Result<()> {
     for values in [
-        "reconcile=off",
+        "reconcile=none",
         // The test is in the namespace `default`, unless a value says otherwise.
         "namespaceOverride=default",
         "ignoreNamespaces={default}",

@@ -76,7 +76,7 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         own.contains(r#"job=\"mine\""#) && !own.contains(r#"job=\"pod-reloader"#),
         "{own}"
     );
-    let off = release(",podMonitor.enabled=true,reconcile=off")?.to_string();
+    let off = release(",podMonitor.enabled=true,reconcile=none")?.to_string();
     ensure!(
         !off.contains("PodReloaderNoLeader"),
         "nobody is to lead: {off}"
