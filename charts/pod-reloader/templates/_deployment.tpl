@@ -180,11 +180,11 @@ spec:
             - {{ printf "--argo-cd-namespaces=%s" (join "," .) | quote }}
             {{- end }}
             {{- with .Values.staged }}
-            {{- if ne .default "false" }}
-            - --staged={{ .default }}
+            {{- if ne .byDefault "none" }}
+            - --staged-by-default={{ .byDefault }}
             {{- end }}
-            - --soak={{ .soak }}
-            - --restart-deadline={{ .deadline }}
+            - --staged-soak={{ .soak }}
+            - --staged-deadline={{ .deadline }}
             {{- end }}
             {{- if .Values.namespaceAnnotations }}
             - --namespace-annotations

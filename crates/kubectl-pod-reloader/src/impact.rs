@@ -481,7 +481,7 @@ mod tests {
             }
             web
         };
-        let staged = ("staged", "true");
+        let staged = ("staged", "all");
         let apps = "/apis/apps/v1/namespaces/shop/deployments";
         let canary = [staged, ("stage", "0")];
         let shop = shop().with_all(

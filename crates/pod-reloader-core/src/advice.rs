@@ -253,7 +253,7 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         PER_KEY => takes(value.parse::<bool>().is_ok(), "true or false"),
         RESTART => takes([AT, TEMPLATE].contains(&value), "template or at"),
         RESTART_ON => takes([ANY, NEEDED].contains(&value), "any or needed"),
-        STAGED => takes(Staged::parse(value).is_some(), "true, configmaps or false"),
+        STAGED => takes(Staged::parse(value).is_some(), "all, configmaps or none"),
         STAGE => takes(
             value.parse::<i32>().is_ok(),
             "a whole number, such as 0 or 2",
@@ -275,9 +275,9 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
             "the first eight digits of a config hash",
         ),
         SETTLE_PERIOD => on_duration(SETTLE_PERIOD, value, "--settle-period"),
-        SOAK => on_duration(SOAK, value, "--soak"),
+        SOAK => on_duration(SOAK, value, "--staged-soak"),
         TOGETHER_TIMEOUT => on_duration(TOGETHER_TIMEOUT, value, "15m"),
-        DEADLINE => on_duration(DEADLINE, value, "--restart-deadline"),
+        DEADLINE => on_duration(DEADLINE, value, "--staged-deadline"),
         RELOAD_URL => takes(
             Target::parse(value).is_some(),
             "a port and a path without a host, such as http://:8080/-/reload",

@@ -28,12 +28,12 @@ pub enum Staged {
 }
 
 impl Staged {
-    /// Parses a value of the annotation [`STAGED`].
+    /// Parses a value of the annotation [`STAGED`]. No word is a boolean of YAML, so none needs quotes.
     pub fn parse(value: &str) -> Option<Self> {
         match value {
-            "false" => Some(Self::Nothing),
+            "none" => Some(Self::Nothing),
             "configmaps" => Some(Self::ConfigMaps),
-            "true" => Some(Self::Everything),
+            "all" => Some(Self::Everything),
             _ => None,
         }
     }

@@ -162,17 +162,17 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_RELEASE_WAIT", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub release_wait: Duration,
 
-    /// Changes that restart workloads in stages, unless a workload says otherwise: "configmaps", "true" for all, or "false" for none.
-    #[arg(long, env = "POD_RELOADER_STAGED", value_name = "KINDS", default_value = "false", value_parser = staged)]
-    pub staged: Staged,
+    /// Changes that restart workloads in stages, unless a workload says otherwise: all, configmaps or none.
+    #[arg(long, env = "POD_RELOADER_STAGED_BY_DEFAULT", value_name = "KINDS", default_value = "none", value_parser = staged)]
+    pub staged_by_default: Staged,
 
     /// Time for which a workload must be healthy after a staged restart before others follow.
-    #[arg(long, env = "POD_RELOADER_SOAK", value_name = "DURATION", default_value = "30s", value_parser = duration)]
-    pub soak: Duration,
+    #[arg(long, env = "POD_RELOADER_STAGED_SOAK", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub staged_soak: Duration,
 
     /// Time within which a workload must become healthy after a staged restart. A Deployment has its progressDeadlineSeconds.
-    #[arg(long, env = "POD_RELOADER_RESTART_DEADLINE", value_name = "DURATION", default_value = "10m", value_parser = duration)]
-    pub restart_deadline: Duration,
+    #[arg(long, env = "POD_RELOADER_STAGED_DEADLINE", value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    pub staged_deadline: Duration,
 
     /// Read annotations of Namespaces, too: staged, soak, deadline, hold, restart-window and approval are for all their workloads that do not have them.
     #[arg(long, env = "POD_RELOADER_NAMESPACE_ANNOTATIONS", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
@@ -364,9 +364,9 @@ impl Args {
             .and_kinds(self.custom_resources.0.clone())
             .with(labels, dialects);
         let staging = Defaults {
-            staged: self.staged,
-            soak: self.soak,
-            deadline: self.restart_deadline,
+            staged: self.staged_by_default,
+            soak: self.staged_soak,
+            deadline: self.staged_deadline,
             judges_all: self.max_concurrent_restarts > 0
                 || self.max_concurrent_restarts_per_namespace > 0
                 || !self.unstick_after.is_zero(),

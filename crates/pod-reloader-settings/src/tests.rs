@@ -189,6 +189,8 @@ fn settings_that_cannot_be_right_are_refused() {
         "--reconcile=maybe",
         "--reconcile=on",
         "--reconcile=off",
+        "--staged-by-default=true",
+        "--staged-by-default=false",
         "--workload-selector=team near shop",
         "--dialects=",
         "--dialects=pod-reloader,klingon",

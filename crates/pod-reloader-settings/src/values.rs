@@ -175,7 +175,7 @@ pub(super) fn places(text: &str) -> Result<PlacesOfReleases, String> {
 
 /// Parses what is staged.
 pub(super) fn staged(text: &str) -> Result<Staged, String> {
-    Staged::parse(text).ok_or_else(|| "it must be configmaps, true or false".to_owned())
+    Staged::parse(text).ok_or_else(|| "it must be all, configmaps or none".to_owned())
 }
 
 /// The levels of tracing, and what other programs call them.

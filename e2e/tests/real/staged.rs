@@ -51,7 +51,7 @@ fn staged(scene: &RealScene, name: &str) -> Workload {
     let volume = json!({"volumes": [{"name": "whole", "configMap": {"name": "app"}}]});
     scene
         .answering(name, 1, &container, &volume)
-        .annotated("pod-reloader.cs.sap.com/staged", "true")
+        .annotated("pod-reloader.cs.sap.com/staged", "all")
         .annotated("pod-reloader.cs.sap.com/soak", "1s")
         .annotated("pod-reloader.cs.sap.com/deadline", "20s")
 }

@@ -27,7 +27,7 @@ impl HeldUp {
     pub(crate) fn options(self) -> Options {
         Options {
             values: match self {
-                Self::ByHalt => json!({"staged": {"default": "configmaps", "soak": "1s"}}),
+                Self::ByHalt => json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}),
                 Self::ByWindow => json!(null),
             },
             ..Options::default()

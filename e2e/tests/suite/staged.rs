@@ -77,7 +77,7 @@ async fn one_bad_edit_stops_at_the_first_of_twelve_through_a_kill_and_a_new_lead
 
 #[tokio::test]
 async fn stages_of_three_kinds_go_in_order_while_their_user_releases_at_will() -> Result<()> {
-    Scene::play(staged("true"), async |scene| {
+    Scene::play(staged("all"), async |scene| {
         let stage = |kind, name: &str, stage: &str| {
             Workload::new(kind, name)
                 .lists("app")
@@ -124,7 +124,7 @@ async fn stages_of_three_kinds_go_in_order_while_their_user_releases_at_will() -
 pub(crate) fn staged(default: &str) -> Options {
     Options {
         settle_period: "2s",
-        values: json!({"staged": {"default": default, "soak": "1s", "deadline": "5s"}}),
+        values: json!({"staged": {"byDefault": default, "soak": "1s", "deadline": "5s"}}),
         ..Options::default()
     }
 }

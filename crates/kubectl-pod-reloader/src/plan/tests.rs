@@ -216,7 +216,7 @@ async fn staged_restarts_are_shown_in_steps_for_each_object() {
     let staged = |name: &str, stage: &str| {
         web(
             name,
-            &[("configmaps", "app"), ("staged", "true"), ("stage", stage)],
+            &[("configmaps", "app"), ("staged", "all"), ("stage", stage)],
         )
     };
     let shop = shop(&[

@@ -116,10 +116,10 @@ fn annotations_take_precedence_over_the_operators_settings() {
     assert_eq!(usual.stage, DEFAULT_STAGE);
     assert_eq!(usual.soak, Duration::from_secs(30));
     assert_eq!(usual.deadline, Duration::from_secs(600));
-    assert_eq!(staging(&[(STAGED, "false")], json!({})), None);
+    assert_eq!(staging(&[(STAGED, "none")], json!({})), None);
 
     let own = [
-        (STAGED, "true"),
+        (STAGED, "all"),
         (STAGE, "-2"),
         (SOAK, "0s"),
         (DEADLINE, "5h"),
@@ -132,7 +132,7 @@ fn annotations_take_precedence_over_the_operators_settings() {
     assert_eq!(by_kubernetes.deadline, Duration::from_secs(60));
 
     let bad = [
-        (STAGED, "yes"),
+        (STAGED, "true"),
         (STAGE, "x"),
         (SOAK, "long"),
         (DEADLINE, ""),

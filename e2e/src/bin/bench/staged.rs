@@ -13,7 +13,7 @@ use crate::figures::{Figures, Spread};
 use crate::{clear, scene_with};
 
 /// Whether one workload of the crowd goes first.
-const STAGED: [(&str, &str); 2] = [("at-once", "false"), ("staged", "configmaps")];
+const STAGED: [(&str, &str); 2] = [("at-once", "none"), ("staged", "configmaps")];
 
 /// The times from a change until pod templates of a crowd change.
 struct Times {

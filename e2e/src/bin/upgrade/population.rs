@@ -181,7 +181,7 @@ fn kept(namespace: &str, at: usize, form: Form) -> Kept {
         Form::Settling => says(special(), "settle-period", "2s"),
         Form::Pinned => says(special(), "pin", "configmaps"),
         Form::Reloading => says(special(), "reload-url", "http://:8080/-/reload"),
-        Form::Staged => says(special(), "staged", "true"),
+        Form::Staged => says(special(), "staged", "all"),
         Form::Held => says(special(), "hold", "true"),
         Form::Windowed => says(special(), "restart-window", "Sun 03:00-03:01 UTC"),
         Form::Approved => says(special(), "approval", "required"),

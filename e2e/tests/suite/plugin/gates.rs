@@ -11,7 +11,7 @@ use super::{bind, json_of, plugin, text, text_of};
 #[tokio::test]
 async fn users_hold_and_release_workloads_and_approve_exactly_one_content() -> Result<()> {
     let options = Options {
-        values: json!({"staged": {"default": "configmaps", "soak": "1s"}}),
+        values: json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -473,9 +473,9 @@ fn cases() -> Vec<Case> {
         "its label",
     );
 
-    let canary = web("canary", "staged", "true").annotated(&ours("stage"), "0");
+    let canary = web("canary", "staged", "all").annotated(&ours("stage"), "0");
     let canary = canary.annotated(&ours("soak"), "1s");
-    let follower = web("follower", "staged", "true").lists("canary");
+    let follower = web("follower", "staged", "all").lists("canary");
     let follower = follower.annotated(&ours("soak"), "1s");
     change(canary, "yes", "ConfigMap canary: key");
     cases.push(Case {

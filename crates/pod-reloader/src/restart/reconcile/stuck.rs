@@ -157,7 +157,7 @@ mod tests {
                     "uid": "db",
                     "generation": 1,
                     // Its health is read.
-                    "annotations": {STAGED: "true"},
+                    "annotations": {STAGED: "all"},
                 },
                 "spec": {
                     "replicas": 2,

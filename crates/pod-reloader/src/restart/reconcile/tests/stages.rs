@@ -209,7 +209,7 @@ async fn nobody_waits_for_a_workload_that_cannot_go_or_says_nothing() {
     starved["spec"]["template"]["spec"]["containers"] =
         json!([{"name": "main", "envFrom": [{"configMapRef": {"name": "missing"}}]}]);
     let mut unstaged = deployment("e");
-    unstaged["metadata"]["annotations"][STAGED] = json!("false");
+    unstaged["metadata"]["annotations"][STAGED] = json!("none");
     let operator = at_rest([paused, empty, staged("y"), staged("z"), unstaged]).await;
     for object in [broken, starved] {
         operator.apiserver.write_deployment(object);
@@ -264,7 +264,7 @@ async fn a_workload_that_is_deleted_or_leaves_while_others_wait_for_it_holds_nob
 
     becomes(&operator, "b", 0);
     let mut leaves = operator.apiserver.deployment("b");
-    leaves["metadata"]["annotations"][STAGED] = json!("false");
+    leaves["metadata"]["annotations"][STAGED] = json!("none");
     operator.apiserver.write_deployment(leaves);
     operator.sees("b");
     pass(Duration::from_secs(1)).await;

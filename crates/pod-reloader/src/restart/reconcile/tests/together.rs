@@ -208,7 +208,7 @@ async fn a_workload_with_a_window_waits_for_both() {
 async fn those_of_a_later_stage_wait_for_one_that_waits_for_a_password() {
     let staged = |name: &str, stage: &str| {
         let mut object = super::stages::with_pods(together(name), 1);
-        object["metadata"]["annotations"][STAGED] = json!("true");
+        object["metadata"]["annotations"][STAGED] = json!("all");
         object["metadata"]["annotations"][STAGE] = json!(stage);
         object
     };
