@@ -186,7 +186,7 @@ spec:
             - --staged-soak={{ .soak }}
             - --staged-deadline={{ .deadline }}
             {{- end }}
-            {{- if .Values.namespaceAnnotations }}
+            {{- if include "pod-reloader.readsNamespaces" . }}
             - --namespace-annotations
             {{- end }}
             {{- with .Values.maxConcurrentRestarts }}

@@ -216,6 +216,14 @@ system:serviceaccount:{{ include "pod-reloader.namespace" . }}:{{ include "pod-r
 {{- end -}}
 {{- end -}}
 
+{{- /* Whether annotations of Namespaces are read: "true", or empty. Not with a boolean, as which the value was once written:
+other templates are rendered before the one that refuses it. */ -}}
+{{- define "pod-reloader.readsNamespaces" -}}
+{{- if kindIs "map" .Values.namespaceAnnotations -}}
+{{- if .Values.namespaceAnnotations.enabled -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.hashKeysSecret" -}}
 {{ .Values.hashKeysSecret | default (printf "%s-hash-keys" (include "pod-reloader.fullname" .)) }}
 {{- end -}}
@@ -522,7 +530,8 @@ scope: Namespaced
 {{- range (include "pod-reloader.customResources" . | fromJson).items -}}
 {{- $kinds = append $kinds (printf "%s/%s" .group .kind) -}}
 {{- end -}}
-{{- $items := .Values.fieldBindings.kinds | default list -}}
+{{- $items := list -}}
+{{- if .Values.fieldBindings.enabled }}{{ $items = .Values.fieldBindings.kinds | default list }}{{ end -}}
 {{- range $items -}}
 {{- $kind := printf "%s/%s" .group .kind -}}
 {{- if or (not (contains "." .group)) (regexMatch `(^|\.)k8s\.io$` .group) -}}

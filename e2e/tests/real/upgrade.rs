@@ -80,7 +80,7 @@ fn features() -> Value {
         "httpReload": {"enabled": true},
         "unstick": {"enabled": true},
         "fence": {"enabled": true},
-        "namespaceAnnotations": true,
+        "namespaceAnnotations": {"enabled": true},
         "webhook": {"restrictedOtherwise": true},
     })
 }

@@ -27,7 +27,7 @@ pub(crate) fn kinds() -> Value {
 pub(crate) fn binding_fields(values: Value) -> Options {
     let from = json!([{"ipBlock": {"cidr": "127.0.0.0/8"}}]);
     let mut all = json!({
-        "fieldBindings": {"kinds": kinds()},
+        "fieldBindings": {"enabled": true, "kinds": kinds()},
         // The chart asks for it. Nothing enforces it here.
         "networkPolicy": {"enabled": true, "webhookFrom": from},
     });

@@ -253,6 +253,23 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "pin.enabled=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
+        (
+            "namespaceAnnotations.enabled=always",
+            "/namespaceAnnotations/enabled",
+        ),
+        (
+            "watch.namespaces={shop},namespaceAnnotations.enabled=true",
+            "watch.namespaces and namespaceAnnotations.enabled exclude each other",
+        ),
+        (
+            "fieldBindings.enabled=true",
+            "fieldBindings.enabled needs fieldBindings.kinds",
+        ),
+        (
+            "fieldBindings.kinds[0].group=x.io,fieldBindings.kinds[0].version=v1,\
+             fieldBindings.kinds[0].resource=xs,fieldBindings.kinds[0].kind=X",
+            "fieldBindings.kinds needs fieldBindings.enabled",
+        ),
         ("sync.enabled=always", "/sync/enabled"),
         (
             "sync.enabled=true,watch.namespaces={shop}",
@@ -331,7 +348,7 @@ fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
         let fields = fields.map(|field| format!("fieldBindings.kinds[{at}].{field}"));
         fields.collect::<Vec<_>>().join(",")
     };
-    let of = |fields: &str| kind(0, fields);
+    let of = |fields: &str| format!("fieldBindings.enabled=true,{}", kind(0, fields));
     let with = |value: &str| format!("{},{value}", of(harbor));
     let filling = "fieldBindings.kinds[0].fillOnCreate=true";
     let from = "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/24";
@@ -404,7 +421,7 @@ fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
         ),
         (
             with("reconcile=observe"),
-            "fieldBindings.kinds needs reconcile",
+            "fieldBindings.enabled needs reconcile",
         ),
         // Whoever reaches the webhook could ask for the values.
         (with(filling), open),
@@ -481,7 +498,7 @@ fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<
 fn the_policies_about_authors_stay_as_long_as_the_definitions_of_their_kinds() -> Result<()> {
     let kinds = r#"[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
     let kinds = format!("--set-json=fieldBindings.kinds={kinds}");
-    let rendered = template(&["--set=sync.enabled=true", &kinds])?;
+    let rendered = template(&["--set=sync.enabled=true,fieldBindings.enabled=true", &kinds])?;
     let name = |object: &str| {
         let mut names = object.lines().filter_map(|it| it.strip_prefix("  name: "));
         names.next().unwrap_or_default().to_owned()
@@ -513,7 +530,7 @@ fn what_others_can_call_has_no_right_to_write_secrets_or_custom_resources() -> R
     ];
     let kinds = r#"[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
     let kinds = format!("--set-json=fieldBindings.kinds={kinds}");
-    let on = "--set=sync.enabled=true,namespaceAnnotations=true,secretProviderClasses.enabled=true";
+    let on = "--set=sync.enabled=true,namespaceAnnotations.enabled=true,fieldBindings.enabled=true,secretProviderClasses.enabled=true";
     let objects: Vec<Value> = serde_saphyr::from_multiple(&template(&[on, &kinds])?)?;
     let of_process = |component: &'static str| {
         let label = "app.kubernetes.io/component";
@@ -598,7 +615,7 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,fieldBindings.kinds=null,\
+               resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,fieldBindings.kinds=null,fieldBindings.enabled=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));

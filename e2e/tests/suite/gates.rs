@@ -217,7 +217,7 @@ async fn an_annotation_of_a_namespace_holds_its_workloads_until_it_is_removed() 
         everywhere: true,
         namespace_labels: vec![format!("gates={label}")],
         values: json!({
-            "namespaceAnnotations": true,
+            "namespaceAnnotations": {"enabled": true},
             "webhook": {"namespaceSelector": {"matchLabels": {"gates": label}}},
         }),
         ..Options::default()

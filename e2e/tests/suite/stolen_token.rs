@@ -138,7 +138,7 @@ async fn beside_a_writer_each_of_two_stolen_tokens_can_do_what_the_table_says() 
     let mut values = json!({
         "sync": {"enabled": true},
         "secretProviderClasses": {"enabled": true},
-        "namespaceAnnotations": true,
+        "namespaceAnnotations": {"enabled": true},
     });
     merge(&mut values, &selecting());
     let operators = [

@@ -60,7 +60,7 @@ impl Bindings {
     pub(super) fn heading(&self) -> &'static str {
         match self.are_served {
             true => "FieldBindings",
-            false => "FieldBindings, but no pod-reloader that binds fields (fieldBindings.kinds)",
+            false => "FieldBindings, but no pod-reloader that binds fields (fieldBindings.enabled)",
         }
     }
 

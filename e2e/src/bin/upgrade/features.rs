@@ -49,7 +49,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("argoCD.namespaces", json!({"argoCD": {"namespaces": ["*"]}})),
         f("staged.byDefault=configmaps", json!({"staged": {"byDefault": "configmaps"}})),
         f("staged.byDefault=all", json!({"staged": {"byDefault": "all"}})),
-        f("namespaceAnnotations", json!({"namespaceAnnotations": true})),
+        f("namespaceAnnotations.enabled", json!({"namespaceAnnotations": {"enabled": true}})),
         f("maxConcurrentRestarts.cluster", json!({"maxConcurrentRestarts": {"cluster": 5}})),
         f("maxConcurrentRestarts.namespace", json!({"maxConcurrentRestarts": {"namespace": 1}})),
         // docs/undo.md: so that they have copies to use.
@@ -59,7 +59,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("sync.enabled", json!({"sync": {"enabled": true}})),
         f("httpReload.enabled", json!({"httpReload": {"enabled": true}})),
         f("unstick.enabled", json!({"unstick": {"enabled": true}})),
-        f("fieldBindings.kinds", json!({"fieldBindings": {"kinds": [kind()]}})),
+        f("fieldBindings.enabled", json!({"fieldBindings": {"enabled": true, "kinds": [kind()]}})),
         f("firstStamp=baseline", json!({"firstStamp": "baseline"})),
         f("dialects=stakater", json!({"dialects": ["pod-reloader", "stakater"]})),
         f("dialects=all", json!({"dialects": dialects()})),

@@ -11,7 +11,7 @@ use super::template;
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// A kind of custom resource whose fields are bound.
-const KINDS: &str = r#"--set-json=fieldBindings.kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+const KINDS: &str = r#"--set-json=fieldBindings={"enabled":true,"kinds":[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]}"#;
 
 #[test]
 fn the_image_of_every_pod_follows_registry_tag_and_digest() -> Result<()> {
