@@ -135,11 +135,11 @@ spec:
             {{- with .Values.ignoreNamespaces }}
             - --namespaces-to-ignore={{ join "," . }}
             {{- end }}
-            {{- with include "pod-reloader.selectorFlag" .Values.webhook.namespaceSelector }}
+            {{- with include "pod-reloader.selectorFlag" .Values.watch.namespaceSelector }}
             - {{ printf "--namespace-selector=%s" . | quote }}
             {{- end }}
             {{- if not $isWriter }}
-            {{- with include "pod-reloader.selectorFlag" .Values.webhook.objectSelector }}
+            {{- with include "pod-reloader.selectorFlag" .Values.watch.workloadSelector }}
             - {{ printf "--workload-selector=%s" . | quote }}
             {{- end }}
             {{- with include "pod-reloader.dialects" . }}

@@ -311,7 +311,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
     }
     let both = [
         "--set",
-        "watch.namespaces={a},webhook.namespaceSelector.matchLabels.x=y",
+        "watch.namespaces={a},watch.namespaceSelector.matchLabels.x=y",
     ];
     ensure!(
         template(&both).is_err(),
@@ -613,7 +613,7 @@ fn the_ca_of_cert_manager_has_a_common_name_that_x509_allows() -> Result<()> {
 #[test]
 fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
-               webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
+               watch.workloadSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
                resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,fieldBindings.kinds=null,fieldBindings.enabled=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";

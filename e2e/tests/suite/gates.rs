@@ -218,7 +218,7 @@ async fn an_annotation_of_a_namespace_holds_its_workloads_until_it_is_removed() 
         namespace_labels: vec![format!("gates={label}")],
         values: json!({
             "namespaceAnnotations": {"enabled": true},
-            "webhook": {"namespaceSelector": {"matchLabels": {"gates": label}}},
+            "watch": {"namespaceSelector": {"matchLabels": {"gates": label}}},
         }),
         ..Options::default()
     };

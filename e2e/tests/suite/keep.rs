@@ -167,7 +167,7 @@ async fn writes(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
 #[tokio::test]
 async fn what_is_pruned_in_the_middle_of_a_rollout_comes_back_until_nothing_uses_it() -> Result<()>
 {
-    let everywhere = json!({"webhook": {"namespaceSelector": {"matchLabels": {"keep-test": "x"}}}});
+    let everywhere = json!({"watch": {"namespaceSelector": {"matchLabels": {"keep-test": "x"}}}});
     let options = Options {
         everywhere: true,
         namespace_labels: vec!["keep-test=x".to_owned()],

@@ -39,7 +39,7 @@ async fn in_one_namespace_with_cert_manager_and_all_that_is_off_by_default() -> 
 
 /// Returns options for all namespaces with this label: others belong to other tests.
 fn in_all_namespaces(label: &str, mut values: Value) -> Options {
-    let selector = json!({"webhook": {"namespaceSelector": {"matchLabels": {label: "x"}}}});
+    let selector = json!({"watch": {"namespaceSelector": {"matchLabels": {label: "x"}}}});
     merge(&mut values, &selector);
     Options {
         everywhere: true,

@@ -56,7 +56,7 @@ async fn a_time_out_of_range_in_any_object_stops_no_watch() -> Result<()> {
         failure_policy: "Ignore",
         everywhere: true,
         namespace_labels: vec![format!("odd={label}")],
-        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"odd": label}}}}),
+        values: json!({"watch": {"namespaceSelector": {"matchLabels": {"odd": label}}}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {
@@ -143,7 +143,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
         proxied: true,
         everywhere: true,
         namespace_labels: vec![format!("deleted={label}")],
-        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"deleted": label}}}}),
+        values: json!({"watch": {"namespaceSelector": {"matchLabels": {"deleted": label}}}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -330,10 +330,9 @@ async fn releases_fit_into_one_namespace_and_none_takes_the_names_of_another() -
         let sibling = format!("{}-2", own.namespace);
         let values = |name: &str| {
             let selector = json!({"matchLabels": {LABEL: second}});
-            let webhook = json!({"namespaceSelector": selector});
             let values = json!({
                 "fullnameOverride": name,
-                "webhook": webhook,
+                "watch": {"namespaceSelector": selector},
                 "hashKeysSecret": own.hash_keys(),
                 "fence": {"enabled": true},
             });
@@ -579,7 +578,7 @@ fn release_by(label: &str, name: &str) -> Options {
     Options {
         everywhere: true,
         namespace_labels: vec![format!("{label}={name}")],
-        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {label: name}}}}),
+        values: json!({"watch": {"namespaceSelector": {"matchLabels": {label: name}}}}),
         ..Options::default()
     }
 }

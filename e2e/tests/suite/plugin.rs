@@ -632,7 +632,7 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
         everywhere: true,
         namespace_labels: vec!["stage=seen-by-few".to_owned()],
         values: json!({
-            "webhook": {"namespaceSelector": {"matchLabels": {"stage": "seen-by-few"}}},
+            "watch": {"namespaceSelector": {"matchLabels": {"stage": "seen-by-few"}}},
         }),
         ..Options::default()
     };

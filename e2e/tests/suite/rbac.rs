@@ -28,7 +28,7 @@ type Permission = (String, String, Option<String>, String);
 #[tokio::test]
 async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lacks_none()
 -> Result<()> {
-    let values = json!({"webhook": {"namespaceSelector": {"matchLabels": {"rbac-test": "x"}}}});
+    let values = json!({"watch": {"namespaceSelector": {"matchLabels": {"rbac-test": "x"}}}});
     let options = Options {
         namespace_labels: vec!["rbac-test=x".to_owned()],
         ..options(true, values)

@@ -8,7 +8,7 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn an_object_selector_picks_the_workloads_that_are_managed() -> Result<()> {
+async fn a_workload_selector_picks_the_workloads_that_are_managed() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         let podless = |name| Workload::deployment(name).without_pods();
         let shop = |name| podless(name).labelled("team", "shop");
@@ -20,7 +20,7 @@ async fn an_object_selector_picks_the_workloads_that_are_managed() -> Result<()>
         let bank = podless("bank").labelled("team", "bank");
         let (bank, gains) = (bank.lists("app"), podless("gains").lists("app"));
         let (stays, loses) = (shop("stays").lists("app"), shop("loses").lists("app"));
-        let selector = json!({"objectSelector": {"matchLabels": {"team": "shop"}}});
+        let selector = json!({"workloadSelector": {"matchLabels": {"team": "shop"}}});
         let operator = upgraded(scene, selector, false).await?;
         stamps_new_ones(scene, &scene.namespace, &bank, false).await?;
 
@@ -142,7 +142,7 @@ async fn upgraded(scene: &Scene, selector: Value, everywhere: bool) -> Result<Op
     let options = Options {
         everywhere,
         failure_policy: "Ignore",
-        values: json!({"webhook": selector}),
+        values: json!({"watch": selector}),
         ..Options::default()
     };
     scene.operator.stop().await;

@@ -15,7 +15,7 @@ async fn a_namespace_beyond_its_share_of_memory_is_reported_and_holds_up_no_othe
     let options = Options {
         everywhere: true,
         namespace_labels: vec![format!("share={label}")],
-        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"share": label}}}}),
+        values: json!({"watch": {"namespaceSelector": {"matchLabels": {"share": label}}}}),
         args: vec![format!("--namespace-memory={share}")],
         ..Options::default()
     };

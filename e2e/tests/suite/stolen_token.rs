@@ -211,7 +211,7 @@ async fn both_tokens(
 /// Returns values that leave the workloads of other tests alone.
 fn selecting() -> Value {
     let labels = json!({"stolen-token": THIS_NAMESPACE});
-    json!({"webhook": {"namespaceSelector": {"matchLabels": labels}}})
+    json!({"watch": {"namespaceSelector": {"matchLabels": labels}}})
 }
 
 /// Returns the objects that [`tries`] asks about.

@@ -119,7 +119,7 @@ async fn a_change_that_concerns_thousands_holds_up_no_other_namespace() -> Resul
     let options = Options {
         everywhere: true,
         namespace_labels: vec![label],
-        values: json!({"webhook": {"namespaceSelector": {
+        values: json!({"watch": {"namespaceSelector": {
             "matchLabels": {"storm": std::process::id().to_string()},
         }}}),
         ..Options::default()

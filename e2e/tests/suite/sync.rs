@@ -65,7 +65,7 @@ pub(crate) async fn play(
 pub(crate) fn copying(values: Value) -> Options {
     let mut all = json!({
         "sync": {"enabled": true},
-        "webhook": {"namespaceSelector": {"matchLabels": {"sync-test": THIS_NAMESPACE}}},
+        "watch": {"namespaceSelector": {"matchLabels": {"sync-test": THIS_NAMESPACE}}},
     });
     merge(&mut all, &values);
     Options {

@@ -45,10 +45,8 @@ async fn nothing_that_a_tenant_does_in_its_namespace_stops_anybody_elsewhere() -
         namespace_labels: vec![format!("tenants={label}")],
         values: json!({
             "dialects": ["pod-reloader", "stakater"],
-            "webhook": {
-                "namespaceSelector": {"matchLabels": {"tenants": label}},
-                "timeoutSeconds": 30,
-            },
+            "watch": {"namespaceSelector": {"matchLabels": {"tenants": label}}},
+            "webhook": {"timeoutSeconds": 30},
         }),
         args: vec![
             "--max-restarts=5".to_owned(),
@@ -74,10 +72,8 @@ async fn a_namespace_full_of_tiny_items_takes_little_memory_and_stops_nobody_els
         values: json!({
             "pin": {"enabled": true},
             "protect": {"enabled": true},
-            "webhook": {
-                "namespaceSelector": {"matchLabels": {"tenants": label}},
-                "timeoutSeconds": 30,
-            },
+            "watch": {"namespaceSelector": {"matchLabels": {"tenants": label}}},
+            "webhook": {"timeoutSeconds": 30},
         }),
         ..Options::default()
     };

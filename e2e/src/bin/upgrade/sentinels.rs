@@ -86,7 +86,7 @@ impl Sentinels {
 fn is_restarted(values: &Value, (namespace, name): &Id) -> bool {
     let leaves_out = [
         &values["ignoreNamespaces"],
-        &values["webhook"]["namespaceSelector"],
+        &values["watch"]["namespaceSelector"],
     ];
     let is_left_out = namespace == LEFT_OUT && leaves_out.iter().any(|value| !value.is_null());
     let ignored: BTreeSet<_> = [

@@ -44,7 +44,7 @@ const LARGE: [Large; 2] = [
 async fn one_namespace_full_of_bindings_takes_little_memory_and_stops_nobody_elsewhere()
 -> Result<()> {
     let values = json!({
-        "webhook": {"namespaceSelector": {"matchLabels": {"binding-tenants": THIS_NAMESPACE}}},
+        "watch": {"namespaceSelector": {"matchLabels": {"binding-tenants": THIS_NAMESPACE}}},
     });
     let options = Options {
         everywhere: true,

@@ -101,7 +101,7 @@ async fn view_and_edit_have_field_bindings() -> Result<()> {
         namespace_labels: vec![format!("roles-test={THIS_NAMESPACE}")],
         failure_policy: "Ignore",
         ..binding_fields(json!({
-            "webhook": {"namespaceSelector": {"matchLabels": {"roles-test": THIS_NAMESPACE}}},
+            "watch": {"namespaceSelector": {"matchLabels": {"roles-test": THIS_NAMESPACE}}},
         }))
     };
     Scene::play(options, async |scene| {

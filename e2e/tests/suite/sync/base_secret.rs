@@ -30,7 +30,7 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
         values: json!({
             "protect": {"enabled": true},
             "sync": {"enabled": true},
-            "webhook": {"namespaceSelector": {"matchExpressions": selector}},
+            "watch": {"namespaceSelector": {"matchExpressions": selector}},
         }),
         namespace_labels: vec![format!("copies-of={here}")],
         failure_policy: "Ignore",
