@@ -429,7 +429,7 @@ fn stays(object: &Value) -> bool {
 const VOLUMES: [(&str, &str, &str); 3] = [
     ("tls", "webhook-tls-directory", ""),
     ("client-ca", "webhook-client-ca-file", "ca.crt"),
-    ("notifications", "notify-url-file", "url"),
+    ("notifications", "notifications-url-file", "url"),
 ];
 
 /// Creates a namespace with labels such as `stage=live`.

@@ -59,7 +59,7 @@ impl Receiver {
     pub fn argument(&self, directory: &Path, credential: &str) -> Result<String> {
         let file = directory.join("notify-url");
         std::fs::write(&file, self.url(credential)).with_context(|| file.display().to_string())?;
-        Ok(format!("--notify-url-file={}", file.display()))
+        Ok(format!("--notifications-url-file={}", file.display()))
     }
 
     /// Returns the receiver's URL, which contains `credential`.

@@ -130,17 +130,17 @@ spec:
             - --leader-election-lease={{ include "pod-reloader.partName" . }}
             - --hash-keys-secret={{ include "pod-reloader.hashKeysSecret" . }}
             {{- with .Values.watch.namespaces }}
-            - --namespaces={{ join "," . }}
+            - --watch-namespaces={{ join "," . }}
             {{- end }}
             {{- with .Values.ignoreNamespaces }}
-            - --namespaces-to-ignore={{ join "," . }}
+            - --ignore-namespaces={{ join "," . }}
             {{- end }}
             {{- with include "pod-reloader.selectorFlag" .Values.watch.namespaceSelector }}
-            - {{ printf "--namespace-selector=%s" . | quote }}
+            - {{ printf "--watch-namespace-selector=%s" . | quote }}
             {{- end }}
             {{- if not $isWriter }}
             {{- with include "pod-reloader.selectorFlag" .Values.watch.workloadSelector }}
-            - {{ printf "--workload-selector=%s" . | quote }}
+            - {{ printf "--watch-workload-selector=%s" . | quote }}
             {{- end }}
             {{- with include "pod-reloader.dialects" . }}
             {{- if ne . "pod-reloader" }}
@@ -148,7 +148,7 @@ spec:
             {{- end }}
             {{- end }}
             {{- if .Values.autoReloadAll }}
-            - --auto-all
+            - --auto-reload-all
             {{- end }}
             {{- if .Values.ignoreSecrets }}
             - --resources-to-ignore=secrets
@@ -163,7 +163,7 @@ spec:
             - {{ printf "--custom-resources=%s" (toJson .) | squote }}
             {{- end }}
             {{- if .Values.runCronJobsOnChange }}
-            - --run-cronjobs-on-change
+            - --run-cron-jobs-on-change
             {{- end }}
             {{- if .Values.httpReload.enabled }}
             - --http-reload
@@ -191,10 +191,10 @@ spec:
             {{- end }}
             {{- with .Values.maxConcurrentRestarts }}
             {{- if .cluster }}
-            - --max-concurrent-restarts={{ int64 .cluster }}
+            - --max-concurrent-restarts-cluster={{ int64 .cluster }}
             {{- end }}
             {{- if .namespace }}
-            - --max-concurrent-restarts-per-namespace={{ int64 .namespace }}
+            - --max-concurrent-restarts-namespace={{ int64 .namespace }}
             {{- end }}
             {{- end }}
             {{- if .Values.secretProviderClasses.enabled }}
@@ -217,7 +217,7 @@ spec:
             - --sync
             {{- end }}
             {{- with (include "pod-reloader.boundKinds" . | fromJson).items }}
-            - {{ printf "--field-bindings=%s" (toJson .) | squote }}
+            - {{ printf "--field-bindings-kinds=%s" (toJson .) | squote }}
             {{- end }}
             {{- if not $isWriter }}
             - --max-restarts={{ int64 .Values.maxRestarts }}
@@ -240,17 +240,17 @@ spec:
             {{- end }}
             {{- if $notifies }}
             {{- with .Values.notifications }}
-            - --notify-url-file=/etc/pod-reloader/notifications/url
-            - --notify-format={{ .format }}
-            - --notify-on={{ .notifyOn }}
+            - --notifications-url-file=/etc/pod-reloader/notifications/url
+            - --notifications-format={{ .format }}
+            - --notifications-send={{ .send }}
             {{- with .cluster }}
-            - {{ printf "--notify-cluster=%s" . | quote }}
+            - {{ printf "--notifications-cluster=%s" . | quote }}
             {{- end }}
             {{- with .proxy }}
-            - {{ printf "--notify-proxy=%s" . | quote }}
+            - {{ printf "--notifications-proxy=%s" . | quote }}
             {{- end }}
             {{- if .caConfigMap }}
-            - --notify-ca-file=/etc/pod-reloader/notifications-ca/ca.crt
+            - --notifications-ca-file=/etc/pod-reloader/notifications-ca/ca.crt
             {{- end }}
             {{- end }}
             {{- end }}

@@ -83,7 +83,7 @@ pub(crate) fn bound_kind(operators: &Operators, typed: &str) -> Option<BoundKind
     let mut kinds = operators
         .all
         .iter()
-        .flat_map(|it| &it.args.field_bindings.0);
+        .flat_map(|it| &it.args.field_bindings_kinds.0);
     kinds.find(is_meant).copied()
 }
 

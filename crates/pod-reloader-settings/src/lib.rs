@@ -108,20 +108,20 @@ pub struct Args {
     pub namespace: Option<Name>,
 
     /// Namespaces to manage, comma-separated [default: all].
-    #[arg(long, env = "POD_RELOADER_NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
-    pub namespaces: Namespaces,
+    #[arg(long, env = "POD_RELOADER_WATCH_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub watch_namespaces: Namespaces,
 
     /// Namespaces not to manage, comma-separated [default: none].
-    #[arg(long, env = "POD_RELOADER_NAMESPACES_TO_IGNORE", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
-    pub namespaces_to_ignore: Namespaces,
+    #[arg(long, alias = "namespaces-to-ignore", env = "POD_RELOADER_IGNORE_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub ignore_namespaces: Namespaces,
 
     /// Label selector for namespaces: stage=live,team in (shop,web), or a LabelSelector in JSON [default: all namespaces].
-    #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
-    pub namespace_selector: Option<Selector>,
+    #[arg(long, alias = "namespace-selector", env = "POD_RELOADER_WATCH_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub watch_namespace_selector: Option<Selector>,
 
     /// Label selector for workloads, in the same form [default: all workloads].
-    #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
-    pub workload_selector: Option<Selector>,
+    #[arg(long, env = "POD_RELOADER_WATCH_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub watch_workload_selector: Option<Selector>,
 
     /// Label selector for the ConfigMaps and Secrets that can be tracked, in the same form [default: all].
     #[arg(long, env = "POD_RELOADER_RESOURCE_LABEL_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
@@ -143,16 +143,16 @@ pub struct Args {
     pub custom_resources: CustomKinds,
 
     /// Run a CronJob at once when its config changes, if --custom-resources names CronJobs. A suspended one stays suspended.
-    #[arg(long, env = "POD_RELOADER_RUN_CRONJOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
-    pub run_cronjobs_on_change: bool,
+    #[arg(long, env = "POD_RELOADER_RUN_CRON_JOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub run_cron_jobs_on_change: bool,
 
     /// Time for which a pod of a StatefulSet with an earlier configuration is not ready, and keeps the present one from being rolled out, before it is deleted. 0s switches it off.
     #[arg(long, env = "POD_RELOADER_UNSTICK_AFTER", value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub unstick_after: Duration,
 
     /// Manage every workload as if it had the annotation auto: "true", unless it opts out.
-    #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
-    pub auto_all: bool,
+    #[arg(long, env = "POD_RELOADER_AUTO_RELOAD_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub auto_reload_all: bool,
 
     /// Time for which a workload's tracked objects must have been unchanged before the workload is restarted. The restart waits for at most five times that.
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
@@ -200,25 +200,25 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_PROTECT_TEMPLATES", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub protect_templates: bool,
     /// Kinds of custom resource whose fields FieldBindings keep equal to keys of ConfigMaps and Secrets, in JSON: [{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor","fillOnCreate":true}] [default: none].
-    #[arg(long, env = "POD_RELOADER_FIELD_BINDINGS", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = field_bindings)]
-    pub field_bindings: BoundKinds,
+    #[arg(long, env = "POD_RELOADER_FIELD_BINDINGS_KINDS", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = field_bindings)]
+    pub field_bindings_kinds: BoundKinds,
     /// Number of rollouts of managed workloads, no matter who began them, that may be in progress in the cluster when a restart begins. One namespace has only a part of it, and each can always restart one workload. 0 means no limit.
     #[arg(
         long,
-        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS",
+        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS_CLUSTER",
         value_name = "NUMBER",
         default_value = "0"
     )]
-    pub max_concurrent_restarts: usize,
+    pub max_concurrent_restarts_cluster: usize,
 
     /// Number of such rollouts that may be in progress in one namespace, which is also its part of the number for the cluster. 0 means half of that, or no limit.
     #[arg(
         long,
-        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS_PER_NAMESPACE",
+        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS_NAMESPACE",
         value_name = "NUMBER",
         default_value = "0"
     )]
-    pub max_concurrent_restarts_per_namespace: usize,
+    pub max_concurrent_restarts_namespace: usize,
 
     /// Namespaces of Flux's Kustomizations that restarts wait for as for Helm releases, comma-separated, or * for all [default: none].
     #[arg(long, env = "POD_RELOADER_FLUX_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = places)]
@@ -262,38 +262,38 @@ pub struct Args {
     pub hash_keys_secret: Name,
 
     /// File with the URL that notifications are sent to, reread for each of them [default: none are sent].
-    #[arg(long, env = "POD_RELOADER_NOTIFY_URL_FILE", value_name = "PATH")]
-    pub notify_url_file: Option<PathBuf>,
+    #[arg(long, env = "POD_RELOADER_NOTIFICATIONS_URL_FILE", value_name = "PATH")]
+    pub notifications_url_file: Option<PathBuf>,
 
     /// Format of notifications, named after the receiver.
     #[arg(
         long,
-        env = "POD_RELOADER_NOTIFY_FORMAT",
+        env = "POD_RELOADER_NOTIFICATIONS_FORMAT",
         value_name = "FORMAT",
         default_value = "webhook"
     )]
-    pub notify_format: NotifyFormat,
+    pub notifications_format: NotifyFormat,
 
     /// Notifications to send: restarts (including those that --reconcile=observe only reports), problems (restarts that wait or fail), or all.
     #[arg(
         long,
-        env = "POD_RELOADER_NOTIFY_ON",
+        env = "POD_RELOADER_NOTIFICATIONS_SEND",
         value_name = "WHAT",
         default_value = "restarts"
     )]
-    pub notify_on: NotifyOn,
+    pub notifications_send: NotifyOn,
 
     /// Name of this cluster in notifications [default: none].
-    #[arg(long, env = "POD_RELOADER_NOTIFY_CLUSTER", value_name = "NAME")]
-    pub notify_cluster: Option<String>,
+    #[arg(long, env = "POD_RELOADER_NOTIFICATIONS_CLUSTER", value_name = "NAME")]
+    pub notifications_cluster: Option<String>,
 
     /// PEM bundle of CAs to trust for the receiver of notifications, instead of the public ones.
-    #[arg(long, env = "POD_RELOADER_NOTIFY_CA_FILE", value_name = "PATH")]
-    pub notify_ca_file: Option<PathBuf>,
+    #[arg(long, env = "POD_RELOADER_NOTIFICATIONS_CA_FILE", value_name = "PATH")]
+    pub notifications_ca_file: Option<PathBuf>,
 
     /// HTTP proxy for notifications, such as http://proxy:3128, which must allow tunnels [default: none].
-    #[arg(long, env = "POD_RELOADER_NOTIFY_PROXY", value_name = "URL", value_parser = proxy)]
-    pub notify_proxy: Option<Uri>,
+    #[arg(long, env = "POD_RELOADER_NOTIFICATIONS_PROXY", value_name = "URL", value_parser = proxy)]
+    pub notifications_proxy: Option<Uri>,
 
     /// Time for which this process continues to serve after SIGTERM, because calls may still be sent to it.
     #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -349,26 +349,26 @@ impl Args {
     /// Returns the scope of an operator in the namespace `own`.
     pub fn scope(&self, own: Name) -> Scope {
         let labels = Labels {
-            namespace: self.namespace_selector.clone(),
-            workload: self.workload_selector.clone(),
+            namespace: self.watch_namespace_selector.clone(),
+            workload: self.watch_workload_selector.clone(),
             config: self.resource_label_selector.clone(),
         };
         let dialects = Dialects {
             spoken: self.dialects.0.clone(),
-            auto_all: self.auto_all,
+            auto_all: self.auto_reload_all,
             ignored: self.resources_to_ignore.0,
             classes: self.secret_provider_classes,
         };
-        let scope = Scope::new(self.namespaces.0.iter().cloned(), own)
-            .without(self.namespaces_to_ignore.0.iter().cloned())
+        let scope = Scope::new(self.watch_namespaces.0.iter().cloned(), own)
+            .without(self.ignore_namespaces.0.iter().cloned())
             .and_kinds(self.custom_resources.0.clone())
             .with(labels, dialects);
         let staging = Defaults {
             staged: self.staged_by_default,
             soak: self.staged_soak,
             deadline: self.staged_deadline,
-            judges_all: self.max_concurrent_restarts > 0
-                || self.max_concurrent_restarts_per_namespace > 0
+            judges_all: self.max_concurrent_restarts_cluster > 0
+                || self.max_concurrent_restarts_namespace > 0
                 || !self.unstick_after.is_zero(),
         };
         let releases = self.releases(&scope);

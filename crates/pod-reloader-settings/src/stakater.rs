@@ -36,7 +36,7 @@ const TIPS: [(&[&str], &str); 9] = [
     ),
     (
         &["--webhook-url"],
-        "--reconcile=observe with --notify-url-file tells of changes and restarts nothing",
+        "--reconcile=observe with --notifications-url-file tells of changes and restarts nothing",
     ),
     (
         &["--ignored-workload-types"],

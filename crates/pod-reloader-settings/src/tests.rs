@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use clap::Arg;
 use pod_reloader_core::dialect::Dialect;
 
@@ -98,13 +100,13 @@ fn the_arguments_of_a_container_take_precedence_over_its_variables() {
     let variable = |name: &str| match name {
         "POD_RELOADER_RECONCILE" => Some("none".to_owned()),
         "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
-        "POD_RELOADER_NAMESPACES" => Some(String::new()),
+        "POD_RELOADER_WATCH_NAMESPACES" => Some(String::new()),
         _ => None,
     };
-    let args = Args::of_container(["--reconcile=observe", "--auto-all"], variable).unwrap();
+    let args = Args::of_container(["--reconcile=observe", "--auto-reload-all"], variable).unwrap();
     assert_eq!(args.reconcile, Reconcile::Observe);
     assert_eq!(args.settle_period, Duration::from_secs(9));
-    assert!(args.auto_all);
+    assert!(args.auto_reload_all);
     assert!(Args::of_container(["--of-the-future"], |_| None).is_err());
 }
 
@@ -114,24 +116,27 @@ fn the_last_value_of_a_flag_given_twice_applies() {
         "pod-reloader",
         "--reconcile=none",
         "--reconcile=observe",
-        "--namespaces=a,b",
-        "--namespaces=c",
+        "--watch-namespaces=a,b",
+        "--watch-namespaces=c",
         "--leader-elect",
         "--leader-elect=false",
     ]);
     assert_eq!(args.reconcile, Reconcile::Observe);
-    assert_eq!(args.namespaces.0, [Name::parse("c").unwrap()]);
+    assert_eq!(args.watch_namespaces.0, [Name::parse("c").unwrap()]);
     assert!(!args.leader_elect);
 }
 
 #[test]
 fn no_namespaces_means_all_namespaces() {
-    for none in [&["pod-reloader"][..], &["pod-reloader", "--namespaces="]] {
-        assert_eq!(Args::parse_from(none).namespaces.0, []);
+    for none in [
+        &["pod-reloader"][..],
+        &["pod-reloader", "--watch-namespaces="],
+    ] {
+        assert_eq!(Args::parse_from(none).watch_namespaces.0, []);
     }
-    let two = Args::parse_from(["pod-reloader", "--namespaces=a, b"]);
+    let two = Args::parse_from(["pod-reloader", "--watch-namespaces=a, b"]);
     assert_eq!(
-        two.namespaces.0,
+        two.watch_namespaces.0,
         ["a", "b"].map(|name| Name::parse(name).unwrap())
     );
 }
@@ -184,28 +189,90 @@ fn settings_that_cannot_be_right_are_refused() {
         "--settle-period=5 minutes",
         "--log-level=loud",
         "--settle-period=1000000000h",
-        "--namespaces=a,?limit=1",
-        "--namespaces=a,",
+        "--watch-namespaces=a,?limit=1",
+        "--watch-namespaces=a,",
         "--reconcile=maybe",
         "--reconcile=on",
         "--reconcile=off",
         "--staged-by-default=true",
         "--staged-by-default=false",
-        "--workload-selector=team near shop",
+        "--watch-workload-selector=team near shop",
         "--dialects=",
         "--dialects=pod-reloader,klingon",
         "--resources-to-ignore=configmaps,secrets",
-        "--workload-selector={}",
-        "--notify-format=pager",
-        "--notify-proxy=proxy:3128",
-        "--notify-proxy=http://user:password@proxy:3128",
-        r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
-        r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
+        "--watch-workload-selector={}",
+        "--notifications-format=pager",
+        "--notifications-proxy=proxy:3128",
+        "--notifications-proxy=http://user:password@proxy:3128",
+        r#"--watch-namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
+        r#"--watch-namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
     ] {
         assert!(
             Args::try_parse_from(["pod-reloader", wrong]).is_err(),
             "{wrong}"
         );
+    }
+}
+
+/// Flags that the chart sets and that have no name of a value, and why.
+const NAMED_OTHERWISE: [(&str, &str); 14] = [
+    ("leader-elect", "always set: replicas need it"),
+    ("leader-election-lease", "an object of the release"),
+    ("webhook-tls-secret", "an object of the release"),
+    ("webhook-service", "an object of the release"),
+    ("webhook-configuration", "an object of the release"),
+    ("controllers", "which of two processes it is"),
+    ("webhook-bind-address", "also takes a host, as SAP's"),
+    ("metrics-bind-address", "also takes a host, as SAP's"),
+    ("health-probe-bind-address", "also takes a host, as SAP's"),
+    ("resources-to-ignore", "one of two exclusive values"),
+    ("webhook-tls-directory", "where a Secret is mounted"),
+    ("webhook-client-ca-file", "where a CA is mounted"),
+    ("notifications-url-file", "where a Secret is mounted"),
+    ("notifications-ca-file", "where a ConfigMap is mounted"),
+];
+
+#[test]
+fn every_flag_that_the_chart_sets_has_the_name_of_its_value() {
+    let template = include_str!("../../../charts/pod-reloader/templates/_deployment.tpl");
+    let flag = regex::Regex::new(r#"(?m)^ *- (?:\{\{ printf ")?--([a-z-]+)"#).unwrap();
+    let found = flag.captures_iter(template);
+    let set: BTreeSet<_> = found.map(|groups| groups[1].to_owned()).collect();
+    assert!(set.len() > 40, "{set:?}");
+
+    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let mut named = BTreeSet::new();
+    names_of_values("", &schema, &mut named);
+    let command = Args::command();
+    for flag in &set {
+        let is_one = |it: &Arg| it.get_long() == Some(flag.as_str());
+        assert!(command.get_arguments().any(is_one), "unknown flag {flag}");
+        let is_otherwise = NAMED_OTHERWISE.iter().any(|(name, _)| name == flag);
+        let is_named = named.contains(flag);
+        assert!(
+            is_named != is_otherwise,
+            "{flag}: has the name of a value: {is_named}, is an exception: {is_otherwise}"
+        );
+    }
+    for (flag, why) in NAMED_OTHERWISE {
+        assert!(set.contains(flag), "the chart does not set {flag}: {why}");
+    }
+}
+
+/// Collects the names that flags for the values of a schema have: their paths, without `enabled`.
+fn names_of_values(path: &str, schema: &serde_json::Value, names: &mut BTreeSet<String>) {
+    let words = regex::Regex::new("([a-z0-9])([A-Z])").unwrap();
+    let values = schema["properties"].as_object();
+    for (name, value) in values.into_iter().flatten() {
+        let name = words.replace_all(name, "$1-$2").to_lowercase();
+        let name = match path {
+            "" => name,
+            _ if name == "enabled" => path.to_owned(),
+            _ => format!("{path}-{name}"),
+        };
+        names_of_values(&name, value, names);
+        names.insert(name);
     }
 }
 

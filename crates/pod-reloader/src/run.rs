@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartErr
     info!(
         version = env!("CARGO_PKG_VERSION"),
         namespace = %parts.namespace,
-        namespaces = ?parts.args.namespaces.0,
+        namespaces = ?parts.args.watch_namespaces.0,
         reconcile = ?parts.args.reconcile,
         "starting"
     );
@@ -273,7 +273,7 @@ impl Parts {
 
     /// Returns what fills the fields of new objects, if those of any kind are to be filled.
     fn fields(&self) -> Option<Fields> {
-        let kinds = self.args.field_bindings.0.iter();
+        let kinds = self.args.field_bindings_kinds.0.iter();
         let kinds: Arc<[_]> = kinds.filter(|it| it.fill_on_create).cloned().collect();
         let (client, budget) = (&self.clients.admission, &self.budget);
         (!kinds.is_empty()).then(|| Fields {
@@ -335,7 +335,10 @@ impl Parts {
         if runs(ControllerName::Restart, true) {
             controllers.push(Arc::new(self.restarts(events.clone(), reconciling)));
         }
-        if runs(ControllerName::Bind, !self.args.field_bindings.0.is_empty()) {
+        if runs(
+            ControllerName::Bind,
+            !self.args.field_bindings_kinds.0.is_empty(),
+        ) {
             match writes {
                 true => controllers.push(Arc::new(self.bindings(events.clone()))),
                 false => warn!("not binding fields: --reconcile is not restart"),
@@ -363,12 +366,12 @@ impl Parts {
                 first_stamp: self.args.first_stamp.into(),
                 release_wait: self.args.release_wait,
                 observe: self.args.reconcile == Reconcile::Observe,
-                run_cron_jobs: self.args.run_cronjobs_on_change,
+                run_cron_jobs: self.args.run_cron_jobs_on_change,
                 unstick_after: self.args.unstick_after,
                 namespace_memory: self.args.namespace_memory,
                 limits: limit::Limits {
-                    cluster: self.args.max_concurrent_restarts,
-                    namespace: self.args.max_concurrent_restarts_per_namespace,
+                    cluster: self.args.max_concurrent_restarts_cluster,
+                    namespace: self.args.max_concurrent_restarts_namespace,
                 },
                 clock: Timestamp::now,
             },
@@ -405,7 +408,7 @@ impl Parts {
             events,
             &self.metrics,
             self.scope.clone(),
-            &self.args.field_bindings.0,
+            &self.args.field_bindings_kinds.0,
             self.args.resync_period,
         )
     }
@@ -431,17 +434,17 @@ impl Parts {
     fn notifications(&mut self, reconciling: &Handle) -> Option<Notifications> {
         let args = &self.args;
         let sink = Sink::new(
-            args.notify_url_file.clone()?,
-            args.notify_ca_file.clone(),
-            args.notify_proxy.clone(),
+            args.notifications_url_file.clone()?,
+            args.notifications_ca_file.clone(),
+            args.notifications_proxy.clone(),
         );
         let style = Style {
-            format: args.notify_format,
-            cluster: args.notify_cluster.clone(),
+            format: args.notifications_format,
+            cluster: args.notifications_cluster.clone(),
         };
         let (metrics, stop) = (self.metrics.clone(), self.stop.clone());
         let (notifications, send) =
-            Notifications::new(sink, style, args.notify_on, metrics, stop.clone());
+            Notifications::new(sink, style, args.notifications_send, metrics, stop.clone());
         let send = last_words(on(reconciling.clone(), send), stop);
         self.tasks.spawn_draining("notifications", send);
         Some(notifications)

@@ -308,7 +308,7 @@ async fn a_change_sets_the_hash_of_a_cron_job_and_starts_nothing() -> Result<()>
 
 #[tokio::test]
 async fn a_change_runs_a_cron_job_once_if_that_is_requested() -> Result<()> {
-    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    let options = cron_jobs(&["--run-cron-jobs-on-change"]);
     Scene::play(options, async |scene| {
         may_create_jobs(scene).await?;
         scene.apply(&config("1")).await?;
@@ -371,7 +371,7 @@ async fn managed_nightly(scene: &Scene, change: impl FnOnce(&mut Value)) -> Resu
 
 #[tokio::test]
 async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> Result<()> {
-    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    let options = cron_jobs(&["--run-cron-jobs-on-change"]);
     Scene::play(options, async |scene| {
         let change = |spec: &mut Value| {
             spec["concurrencyPolicy"] = json!("Forbid");
@@ -406,7 +406,7 @@ async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> R
 
 #[tokio::test]
 async fn the_history_limit_of_a_cron_job_covers_runs_after_changes() -> Result<()> {
-    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    let options = cron_jobs(&["--run-cron-jobs-on-change"]);
     Scene::play(options, async |scene| {
         let change = |spec: &mut Value| {
             spec["successfulJobsHistoryLimit"] = json!(1);

@@ -146,7 +146,7 @@ fn of_all_controllers() -> Options {
     }
 }
 
-const BOUND: &str = r#"--field-bindings=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+const BOUND: &str = r#"--field-bindings-kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
 
 /// Returns the value of a metric of the operator, given by name and labels.
 async fn value(scene: &Scene, name: &str) -> Result<f64> {

@@ -112,7 +112,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
 
         scene.tool().run_with_input(&apply, &url(&second)).await?;
         let mut args = installation.args();
-        args.retain(|arg| arg.starts_with("--notify-url-file="));
+        args.retain(|arg| arg.starts_with("--notifications-url-file="));
         let file = args.last().and_then(|arg| arg.split('=').nth(1));
         let file = file.context("the operator is told no file")?;
         wait_for("the file to change", PATIENCE, async || {
@@ -181,7 +181,7 @@ async fn observed_and_waiting_changes_are_reported_as_such() -> Result<()> {
     let options = Options {
         values: json!({
             "reconcile": "observe",
-            "notifications": {"existingSecret": "chat", "notifyOn": "all"},
+            "notifications": {"existingSecret": "chat", "send": "all"},
         }),
         args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
         ..Options::default()

@@ -20,7 +20,7 @@ async fn nothing_that_the_operator_says_or_writes_reveals_a_secret() -> Result<(
         proxied: true,
         args: vec![
             receiver.argument(directory.path(), "chat")?,
-            "--notify-on=all".to_owned(),
+            "--notifications-send=all".to_owned(),
         ],
         ..Options::default()
     };

@@ -369,7 +369,7 @@ pub(crate) fn field_binding(name: &str, status: Value) -> Value {
 pub(crate) fn binding_operator() -> Value {
     let kinds =
         r#"[{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor"}]"#;
-    operator_with(&[&format!("--field-bindings={kinds}")])
+    operator_with(&[&format!("--field-bindings-kinds={kinds}")])
 }
 
 /// Returns the Deployment of an operator with these flags, besides those of [`operator`].

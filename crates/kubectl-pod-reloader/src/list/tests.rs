@@ -85,7 +85,8 @@ async fn the_number_of_requests_does_not_depend_on_the_number_of_workloads() {
         workload["metadata"]["namespace"] = json!(format!("shop-{at}"));
         workload
     });
-    let operator = operator_with(&["--namespace-selector={\"matchLabels\":{\"team\":\"a\"}}"]);
+    let operator =
+        operator_with(&["--watch-namespace-selector={\"matchLabels\":{\"team\":\"a\"}}"]);
     let all = Vec::from_iter(all.chain([operator]));
     let namespaces = (0..1000)
         .map(|at| json!({"metadata": {"name": format!("shop-{at}"), "labels": {"team": "a"}}}));
@@ -293,7 +294,7 @@ async fn a_workload_is_gone_whatever_cannot_be_read_of_namespaces() {
         web["metadata"]["namespace"] = json!(namespace);
         web
     };
-    let selector = "--namespace-selector={\"matchLabels\":{\"team\":\"a\"}}";
+    let selector = "--watch-namespace-selector={\"matchLabels\":{\"team\":\"a\"}}";
     let operator = [operator_with(&[selector])];
     let with = |workloads: &[Value]| {
         let all = [workloads, &operator].concat();

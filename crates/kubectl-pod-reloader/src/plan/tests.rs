@@ -349,7 +349,8 @@ async fn a_namespace_that_is_yet_to_be_created_has_nothing_to_restart() {
 
 #[tokio::test]
 async fn a_workload_of_a_new_namespace_is_new_even_if_the_operator_selects_namespaces() {
-    let selecting = operator_with(&[r#"--namespace-selector={"matchLabels":{"team":"shop"}}"#]);
+    let selecting =
+        operator_with(&[r#"--watch-namespace-selector={"matchLabels":{"team":"shop"}}"#]);
     let selecting = json!({"items": [selecting]});
     let shop = shop(&[]).with("/apis/apps/v1/deployments", selecting);
     let missing = json!({"message": "namespaces \"new\" not found"});

@@ -32,7 +32,7 @@ pub(super) async fn bindings(
     cluster: &Cluster,
     operators: &Operators,
 ) -> Result<Option<Bindings>, Unseen> {
-    let Some(are_served) = operators.any(|it| !it.args.field_bindings.0.is_empty()) else {
+    let Some(are_served) = operators.any(|it| !it.args.field_bindings_kinds.0.is_empty()) else {
         return Ok(None);
     };
     let mut all = bindings::list(cluster, None).await;

@@ -53,7 +53,7 @@ async fn of_read(cluster: &Cluster, writer: &Operator) -> Check {
 /// Returns true if a controller is switched on that the operator does not run.
 fn leaves_writing(args: &Args) -> bool {
     let runs = |controller| args.controllers.include(controller);
-    let binds = !args.field_bindings.0.is_empty();
+    let binds = !args.field_bindings_kinds.0.is_empty();
     (args.sync && !runs(ControllerName::Sync)) || (binds && !runs(ControllerName::Bind))
 }
 
@@ -118,7 +118,7 @@ mod tests {
     async fn an_operator_that_leaves_nothing_to_a_writer_needs_none() {
         let kinds =
             r#"[{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor"}]"#;
-        let binds = format!("--field-bindings={kinds}");
+        let binds = format!("--field-bindings-kinds={kinds}");
         let binds = binds.as_str();
         for flags in [
             &["--controllers=restart,keep"][..],

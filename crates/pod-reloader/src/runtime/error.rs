@@ -27,7 +27,7 @@ pub(crate) enum StartError {
         "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is never managed itself"
     )]
     NoNamespace,
-    #[error("--namespaces names none that can be managed: kube-system and our own never are")]
+    #[error("--watch-namespaces names none that can be managed: kube-system and our own never are")]
     NothingToManage,
     #[error("listening on {address}")]
     Listen {

@@ -73,7 +73,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("ignoreNamespaces", json!({"ignoreNamespaces": [LEFT_OUT]})),
         f("resourceLabelSelector", json!({"resourceLabelSelector": format!("!{GENERATED}")})),
         f("hashKeysSecret", json!({"hashKeysSecret": SHARED_KEYS})),
-        f("notifications", json!({"notifications": {"existingSecret": CHAT, "notifyOn": "all"}})),
+        f("notifications", json!({"notifications": {"existingSecret": CHAT, "send": "all"}})),
         f("watch.namespaces", json!({"watch": {"namespaces": namespaces}})),
         f("webhook.failurePolicy=Fail", json!({"webhook": {"failurePolicy": "Fail"}})),
         f("webhook.certManager.enabled", json!({"webhook": {"certManager": {"enabled": true}}})),
