@@ -214,6 +214,35 @@ fn settings_that_cannot_be_right_are_refused() {
     }
 }
 
+#[test]
+fn no_word_that_the_chart_takes_is_a_boolean_of_yaml() {
+    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let mut words = Vec::new();
+    words_of(&schema, &mut words);
+    assert!(words.contains(&"observe"), "{words:?}");
+    for boolean in ["on", "off", "yes", "no", "y", "n", "true", "false"] {
+        assert!(!words.contains(&boolean), "{boolean} needs quotes");
+    }
+}
+
+/// Collects the words of a schema, without those in an `if`: there are the old ones, which a template refuses.
+fn words_of<'a>(schema: &'a serde_json::Value, words: &mut Vec<&'a str>) {
+    for (name, member) in schema.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "if" => {}
+            "enum" => {
+                let all = member.as_array().into_iter().flatten();
+                words.extend(all.filter_map(serde_json::Value::as_str));
+            }
+            _ => words_of(member, words),
+        }
+    }
+    for item in schema.as_array().into_iter().flatten() {
+        words_of(item, words);
+    }
+}
+
 /// Flags that the chart sets and that have no name of a value, and why.
 const NAMED_OTHERWISE: [(&str, &str); 14] = [
     ("leader-elect", "always set: replicas need it"),
