@@ -216,8 +216,8 @@ system:serviceaccount:{{ include "pod-reloader.namespace" . }}:{{ include "pod-r
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether annotations of Namespaces are read: "true", or empty. Not with a boolean, as which the value was once written:
-other templates are rendered before the one that refuses it. */ -}}
+{{- /* Whether annotations of Namespaces are read: "true", or empty. The value was a boolean before it had `enabled`. Other
+templates are rendered before the one that refuses a boolean, and must not fail with a message of their own. */ -}}
 {{- define "pod-reloader.readsNamespaces" -}}
 {{- if kindIs "map" .Values.namespaceAnnotations -}}
 {{- if .Values.namespaceAnnotations.enabled -}}true{{- end -}}
