@@ -309,7 +309,7 @@ pub(crate) fn every_feature() -> Result<Value> {
     let more = json!({
         "webhook": {"restrictedOtherwise": true},
         "fence": {"enabled": true},
-        "staged": {"default": "true", "soak": "1s"},
+        "staged": {"byDefault": "all", "soak": "1s"},
     });
     merge(&mut values, &more);
     Ok(values)
