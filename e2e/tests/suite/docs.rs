@@ -189,7 +189,7 @@ fn every_target_of_make_in_the_text_exists() -> Result<()> {
 /// Returns the documents in a stable order.
 fn pages() -> Result<Vec<Page>> {
     let mut paths = Vec::new();
-    for directory in ["", "charts/pod-reloader", "e2e"] {
+    for directory in ["", "charts/pod-reloader", "e2e", "examples"] {
         add_pages(&root().join(directory), false, &mut paths)?;
     }
     add_pages(&root().join("docs"), true, &mut paths)?;

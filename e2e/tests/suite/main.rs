@@ -19,6 +19,7 @@ mod discovery;
 mod docs;
 mod etcd_faults;
 mod events;
+mod examples;
 mod faults;
 mod gates;
 mod gitops;

@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
         // A copy of the repository's layout, so that files written here stay here.
-        for name in ["charts", "docs", "e2e", "scripts"] {
+        for name in ["charts", "docs", "e2e", "examples", "scripts"] {
             symlink(root().join(name), directory.path().join(name))?;
         }
         // kubectl may write to it.
