@@ -40,7 +40,7 @@ pub(crate) struct Cli {
 /// The cluster, and the user to act as.
 #[derive(Args, Debug)]
 pub(crate) struct Connection {
-    /// Namespace [default: that of the context].
+    /// Namespace [default: the namespace of the context].
     #[arg(short, long, global = true, value_parser = name)]
     pub(crate) namespace: Option<Name>,
 
@@ -312,9 +312,9 @@ pub(crate) struct Sources {
 pub(crate) struct Target {
     /// `deployment`, `deploy`, `rollouts.argoproj.io` and the like.
     pub(crate) kind: String,
-    /// Its name.
+    /// Name of the object.
     pub(crate) name: String,
-    /// Its namespace, if it may be another one than that of the connection.
+    /// Namespace of the object, if it may be another one than that of the connection.
     pub(crate) namespace: Option<Name>,
 }
 
@@ -339,7 +339,7 @@ impl Target {
 pub(crate) enum Chosen {
     /// These.
     Named(Vec<Target>),
-    /// Those that match.
+    /// All that match.
     Selected {
         /// The type as typed, if there is one.
         kind: Option<String>,

@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_LEASE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
     pub leader_election_lease: Name,
 
-    /// Namespace of the operator itself, whose workloads are never managed [default in a cluster: that of the pod].
+    /// Namespace of the operator itself, whose workloads are never managed [default in a cluster: the namespace of the pod].
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
     pub namespace: Option<Name>,
 
@@ -146,7 +146,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_RUN_CRON_JOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub run_cron_jobs_on_change: bool,
 
-    /// Time for which a pod of a StatefulSet with an earlier configuration is not ready, and keeps the present one from being rolled out, before it is deleted. 0s switches it off.
+    /// Time for which a pod of a StatefulSet with an earlier configuration is not ready, and keeps the current one from being rolled out, before it is deleted. 0s switches it off.
     #[arg(long, env = "POD_RELOADER_UNSTICK_AFTER", value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub unstick_after: Duration,
 
@@ -158,7 +158,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub settle_period: Duration,
 
-    /// Time for which a restart waits for a release that is under way, after the release was last seen to do something. The restart waits for at most twice that; 0s switches it off.
+    /// Time for which a restart waits for a release that is in progress, after the release was last seen to do something. The restart waits for at most twice that; 0s switches it off.
     #[arg(long, env = "POD_RELOADER_RELEASE_WAIT", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub release_wait: Duration,
 

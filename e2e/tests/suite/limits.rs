@@ -84,7 +84,7 @@ async fn stuck_rollouts_hold_up_the_stages_of_others_until_their_deadline_throug
         }
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web[4], "WaitingForSlot").await?;
-        let why = "2 rollouts are under way, which is the limit of the namespace";
+        let why = "2 rollouts are in progress, which is the limit of the namespace";
         ensure!(note.ends_with(why), "{note}");
         // For the present leader, a rollout keeps the deadline with which it began.
         let deadline = format!("{}s", DEADLINE.as_secs());

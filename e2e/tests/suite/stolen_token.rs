@@ -948,7 +948,7 @@ const ADD_ACTIVE_JOB: &str =
 const CHANGE_CRON_JOB_STATUS: &str = "change anything else in the status of a CronJob";
 const MINT_BY_REQUEST: &str = "have a token made for a ServiceAccount by a TokenRequest";
 const MINT_BY_SECRET: &str = "have a token made for a ServiceAccount by a Secret of type `kubernetes.io/service-account-token`";
-const CREATE_SECRET: &str = "create a Secret of another name in its own namespace";
+const CREATE_SECRET: &str = "create a Secret with another name in its own namespace";
 const CHANGE_SECRETS: &str =
     "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
 const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";

@@ -22,7 +22,10 @@ pub(super) fn waits_for(
         "WaitingForStage" => Some((Verdict::Good, "waiting for their stage")),
         "WaitingForRelease" => Some((Verdict::Good, "waiting for a release")),
         "WaitingForTogether" => Some((Verdict::Good, "waiting for other objects to change, too")),
-        "WaitingForSlot" => Some((Verdict::Good, "waiting until fewer rollouts are under way")),
+        "WaitingForSlot" => Some((
+            Verdict::Good,
+            "waiting until fewer rollouts are in progress",
+        )),
         "RestartHalted" => Some((Verdict::Bad, "halted by a workload that has failed")),
         _ => None,
     }

@@ -181,10 +181,10 @@ impl Notice {
                 )
             }
             Self::AwaitsRelease(release) => {
-                format!("waiting for the {release}, which is under way, before restarting pods")
+                format!("waiting for the {release}, which is in progress, before restarting pods")
             }
             Self::ReleaseUnfinished(release) => {
-                format!("the {release} is still under way: not waiting for it any longer")
+                format!("the {release} is still in progress: not waiting for it any longer")
             }
             Self::AwaitsTogether(Missing { objects, is_blind }, timeout) => {
                 let (objects, seconds) = (list(objects.iter().map(shown)), timeout.as_secs_f64());
@@ -237,7 +237,7 @@ impl Notice {
                     1 => "1 rollout is".to_owned(),
                     count => format!("{count} rollouts are"),
                 };
-                format!("waiting before restarting pods: {rollouts} under way, which is {limit}")
+                format!("waiting before restarting pods: {rollouts} in progress, which is {limit}")
             }
             Self::Unstuck(pod) => format!(
                 "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
@@ -262,10 +262,10 @@ impl Notice {
                 "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
             ),
             Self::CopyLost(copy) => format!(
-                "ConfigMap {copy} is gone, which kept the content that the pods are to have: new pods get the present content"
+                "ConfigMap {copy} is gone, which kept the content that the pods are to have: new pods get the current content"
             ),
             Self::PodsNotPinned(pods) => format!(
-                "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them made anew"
+                "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them created again"
             ),
             Self::CopiesAreLarge(bytes) => format!(
                 "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
@@ -471,15 +471,15 @@ mod tests {
         let expected = [
             (
                 Full::Cluster(5),
-                "5 rollouts are under way, which is the limit of the cluster",
+                "5 rollouts are in progress, which is the limit of the cluster",
             ),
             (
                 Full::Namespace(1),
-                "1 rollout is under way, which is the limit of the namespace",
+                "1 rollout is in progress, which is the limit of the namespace",
             ),
             (
                 Full::Part(2),
-                "2 rollouts are under way, which is the part of the cluster's limit that one namespace has",
+                "2 rollouts are in progress, which is the part of the cluster's limit that one namespace has",
             ),
         ];
         for (full, why) in expected {

@@ -52,7 +52,7 @@ async fn a_change_waits_until_its_release_has_written_the_workload() {
     changes(&operator, "2").await;
     pass(Duration::from_secs(30)).await;
     assert_eq!(operator.patches().len(), 0);
-    let note = "waiting for the Helm release ns/shop, which is under way, before restarting pods";
+    let note = "waiting for the Helm release ns/shop, which is in progress, before restarting pods";
     assert_eq!(operator.notes("WaitingForRelease"), [note]);
 
     // Helm writes the workload, and the webhook sets the hash.
@@ -115,7 +115,7 @@ async fn kustomizations_and_applications_are_waited_for_like_helm_releases() {
         operator.hears("app").await;
         pass(Duration::from_secs(40)).await;
         assert_eq!(operator.patches().len(), 0, "{shown}");
-        let note = format!("waiting for the {shown}, which is under way, before restarting pods");
+        let note = format!("waiting for the {shown}, which is in progress, before restarting pods");
         assert_eq!(operator.notes("WaitingForRelease"), [note]);
 
         let end = Instant::now();

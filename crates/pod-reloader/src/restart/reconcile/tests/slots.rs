@@ -62,7 +62,7 @@ async fn no_more_rollouts_of_a_namespace_are_under_way_than_its_part_of_the_limi
     changes(&operator, "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b"]);
-    let note = "waiting before restarting pods: 2 rollouts are under way, which is the part of the cluster's limit that one namespace has";
+    let note = "waiting before restarting pods: 2 rollouts are in progress, which is the part of the cluster's limit that one namespace has";
     assert_eq!(operator.notes("WaitingForSlot"), [note; 3]);
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(60)).await;
