@@ -425,6 +425,46 @@ fn a_push_to_nowhere_says_what_to_write() -> Result<()> {
     Ok(())
 }
 
+/// Whoever may push to the registry, and has no key, must get nothing signed.
+#[test]
+fn the_chart_of_a_registry_is_ours_and_nothing_else_or_the_tag_is_taken() -> Result<()> {
+    let project = Project::create()?;
+    project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let name = format!("pod-reloader-{VERSION}.tgz");
+    let sums = release.read("SHA256SUMS")?;
+    let line = sums.lines().find(|line| line.ends_with(&name));
+    let ours = line.and_then(|line| line.split(' ').next());
+    let ours = format!("sha256:{}", ours.context("no sum")?);
+    let programs = "#!/bin/sh\ncase $1 in crane) echo built/crane ;; *) echo \"$HELM\" ;; esac\n";
+    project.program("scripts/go-program", programs)?;
+    project.program("built/crane", "#!/bin/sh\ncat built/manifest\n")?;
+    let archive = format!("built/release/{name}");
+    let places = [
+        "chart",
+        archive.as_str(),
+        "oci://registry.example.com/charts",
+    ];
+
+    let more = format!("sha256:{}", "0".repeat(64));
+    for (layers, expected) in [(vec![&ours], 0), (vec![&ours, &more], 3), (vec![&more], 3)] {
+        let layers = Vec::from_iter(layers.iter().map(|digest| json!({"digest": digest})));
+        let manifest = json!({"layers": layers}).to_string();
+        fs::write(project.path("built/manifest"), &manifest)?;
+        let pushed = project.script("push", &places).output()?;
+        ensure!(pushed.status.code() == Some(expected), "{pushed:?}");
+        let sum = run(Command::new("sha256sum").arg(project.path("built/manifest")))?;
+        let digest = format!("@sha256:{}\n", sum.split(' ').next().unwrap_or_default());
+        let printed = String::from_utf8_lossy(&pushed.stdout).into_owned();
+        ensure!(printed.ends_with(&digest) == (expected == 0), "{printed}");
+    }
+    // An index has no layers.
+    fs::write(project.path("built/manifest"), r#"{"manifests": []}"#)?;
+    let refused = project.script("push", &places).output()?;
+    ensure!(refused.status.code() == Some(3), "{refused:?}");
+    Ok(())
+}
+
 /// A repository with the scripts, and with programs that are nothing but their heads.
 struct Project {
     folder: TempDir,
@@ -555,11 +595,17 @@ impl Project {
             .to_owned())
     }
 
+    /// Writes a stand-in for a program, and returns its path.
+    fn program(&self, name: &str, script: &str) -> Result<PathBuf> {
+        let path = self.path(name);
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(path)
+    }
+
     /// Makes a release that a stand-in for cosign signs, which writes down how it is called.
     fn signed_release(&self) -> Result<Release> {
-        let cosign = self.path("built/cosign");
-        fs::write(&cosign, "#!/bin/sh\necho \"$@\" >>built/calls\n")?;
-        fs::set_permissions(&cosign, fs::Permissions::from_mode(0o755))?;
+        let cosign = self.program("built/cosign", "#!/bin/sh\necho \"$@\" >>built/calls\n")?;
         let mut release = self.script("release", &["assemble", VERSION, "built/release"]);
         run(release.env("KEY", "mine.key").env("COSIGN", &cosign))?;
         Ok(Release(self.path("built/release")))
