@@ -425,6 +425,23 @@ fn a_push_to_nowhere_says_what_to_write() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_release_that_was_changed_is_not_published() -> Result<()> {
+    let project = Project::create()?;
+    project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    fs::write(release.path("provenance.intoto.json"), "{}")?;
+    let refused = project
+        .script("publish", &[VERSION, "built/release"])
+        .output()?;
+    ensure!(refused.status.code() == Some(2), "{refused:?}");
+    ensure!(
+        said(&refused).contains("is not what SHA256SUMS says"),
+        "{refused:?}"
+    );
+    Ok(())
+}
+
 /// Whoever may push to the registry, and has no key, must get nothing signed.
 #[test]
 fn the_chart_of_a_registry_is_ours_and_nothing_else_or_the_tag_is_taken() -> Result<()> {
