@@ -316,16 +316,18 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
         project.path("CHANGELOG.md"),
         format!("## [{VERSION}]\n\n- It restarts pods.\n"),
     )?;
-    fs::write(
-        project.path("charts/pod-reloader/README.md"),
-        "There is no release yet.\n",
-    )?;
-    let refused = project
-        .script("release", &["check", VERSION])
-        .env("REQUIRE", "1")
-        .output()?;
-    for part in ["no date in", "README.md says that nothing is released"] {
-        ensure!(said(&refused).contains(part), "{part}: {refused:?}");
+    for denial in ["There is no release yet.", "No release is published yet."] {
+        fs::write(project.path("charts/pod-reloader/README.md"), denial)?;
+        let refused = project
+            .script("release", &["check", VERSION])
+            .env("REQUIRE", "1")
+            .output()?;
+        for part in ["no date in", "README.md says that nothing is released"] {
+            ensure!(
+                said(&refused).contains(part),
+                "{denial} {part}: {refused:?}"
+            );
+        }
     }
     let refused = project
         .script("release", &["check", "9.9.9"])
@@ -380,6 +382,45 @@ fn advisories_are_left_out_without_a_database_unless_they_are_required() -> Resu
         said(&refused).contains("no database of advisories"),
         "{refused:?}"
     );
+    Ok(())
+}
+
+#[test]
+fn an_old_clone_of_the_advisories_is_no_check_of_a_release() -> Result<()> {
+    let project = Project::create()?;
+    let deny = project.program("built/deny", "#!/bin/sh\n")?;
+    let clone = project.path("built/database");
+    let git = |args: &[&str], date: &str| {
+        run(Command::new("git")
+            .arg("-C")
+            .arg(&clone)
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.com"])
+            .args(args)
+            .env("GIT_AUTHOR_DATE", date)
+            .env("GIT_COMMITTER_DATE", date))
+    };
+    fs::create_dir(&clone)?;
+    git(&["init", "--quiet", "--initial-branch=main"], "")?;
+    let commit = ["commit", "--quiet", "--allow-empty", "--message=a"];
+    let check = |required: &str| {
+        project
+            .script("advisories", &[])
+            .arg(&deny)
+            .env("ADVISORIES", &clone)
+            .env("REQUIRE", required)
+            .output()
+    };
+
+    git(&commit, "2020-01-01T00:00:00Z")?;
+    let old = check("")?;
+    ensure!(old.status.success(), "{old:?}");
+    let refused = check("1")?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    ensure!(said(&refused).contains("update the clone"), "{refused:?}");
+    let now = run(Command::new("date").arg("+@%s +0000"))?;
+    git(&commit, now.trim())?;
+    let new = check("1")?;
+    ensure!(new.status.success(), "{new:?}");
     Ok(())
 }
 
