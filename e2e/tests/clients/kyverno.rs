@@ -88,7 +88,7 @@ impl<'a> Policies<'a> {
         let delete = ["delete", "clusterpolicy", CLONES, RESTARTS, GUARDS];
         scene.kubectl(&delete).await?;
         let copy_of = format!(
-            "pod-reloader.github.io/copy-of={source}/base@{}",
+            "pod-reloader.cs.sap.com/copy-of={source}/base@{}",
             scene.namespace
         );
         scene
@@ -108,7 +108,7 @@ impl<'a> Policies<'a> {
         let ready = ["--for=condition=Ready", "--timeout=120s"];
         let wait = [&["wait", "clusterconfigsync", name], &ready[..]].concat();
         scene.kubectl(&wait).await?;
-        let protect = "pod-reloader.github.io/protect=in-use";
+        let protect = "pod-reloader.cs.sap.com/protect=in-use";
         scene
             .kubectl(&["label", "configmap", "guarded", protect])
             .await?;
