@@ -180,7 +180,7 @@ spec:
             - {{ printf "--argo-cd-namespaces=%s" (join "," .) | quote }}
             {{- end }}
             {{- with .Values.staged }}
-            {{- if ne .byDefault "none" }}
+            {{- if ne (.byDefault | default "none") "none" }}
             - --staged-by-default={{ .byDefault }}
             {{- end }}
             - --staged-soak={{ .soak }}

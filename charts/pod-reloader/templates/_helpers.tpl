@@ -260,7 +260,7 @@ object.metadata.?annotations[?'pod-reloader.cs.sap.com/pins'].orValue('') != ''
 {{- define "pod-reloader.scope" -}}
 {{ include "pod-reloader.namespaceScope" . }}
 objectSelector:
-  {{- with .Values.watch.workloadSelector.matchLabels }}
+  {{- with (.Values.watch.workloadSelector | default dict).matchLabels }}
   matchLabels:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -271,7 +271,7 @@ objectSelector:
     - key: pod-reloader.cs.sap.com/disabled
       operator: NotIn
       values: ["true"]
-    {{- with .Values.watch.workloadSelector.matchExpressions }}
+    {{- with (.Values.watch.workloadSelector | default dict).matchExpressions }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
@@ -279,7 +279,7 @@ objectSelector:
 {{- /* Its part that is about namespaces. */ -}}
 {{- define "pod-reloader.namespaceScope" -}}
 namespaceSelector:
-  {{- with .Values.watch.namespaceSelector.matchLabels }}
+  {{- with (.Values.watch.namespaceSelector | default dict).matchLabels }}
   matchLabels:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -293,7 +293,7 @@ namespaceSelector:
       values:
         {{- toYaml . | nindent 8 }}
     {{- end }}
-    {{- with .Values.watch.namespaceSelector.matchExpressions }}
+    {{- with (.Values.watch.namespaceSelector | default dict).matchExpressions }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}

@@ -613,12 +613,14 @@ fn the_ca_of_cert_manager_has_a_common_name_that_x509_allows() -> Result<()> {
 #[test]
 fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
-               watch.workloadSelector.matchLabels=null,tests.namespace=null,dialects=null,\
+               watch.workloadSelector=null,watch.namespaceSelector.matchLabels=null,staged.byDefault=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
                resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,fieldBindings.kinds=null,fieldBindings.enabled=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
-    ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
+    for flag in ["--dialects", "--custom-resources", "--staged-by-default"] {
+        ensure!(!rendered.contains(flag), "{flag}");
+    }
     ensure!(rendered.contains("\n  minAvailable: 1\n"));
     let of_platforms = "global.imageRegistry=null,global.imagePullSecrets=null,image.digest=null,namespaceOverride=null,\
                         commonLabels=null,deploymentAnnotations=null,revisionHistoryLimit=null,strategy=null,\

@@ -28,6 +28,21 @@ fn an_old_name_or_word_is_refused_with_the_new_one() -> Result<()> {
     Ok(())
 }
 
+/// As with `--reuse-values`, where the earlier defaults take the place of the chart's.
+#[test]
+fn what_the_earlier_defaults_lack_hides_no_old_name() -> Result<()> {
+    let earlier = "watch.workloadSelector=null,watch.namespaceSelector=null,staged.byDefault=null,\
+                   fieldBindings.enabled=null,notifications.send=null,namespaceAnnotations=false,\
+                   staged.default=false,notifications.notifyOn=restarts";
+    for (reconcile, now) in [("on", "restart"), ("off", "none")] {
+        let set = format!("{earlier},reconcile={reconcile}");
+        let error = template(&["--set", &set]).err().context(set)?;
+        let complaint = format!("reconcile: {reconcile} is now reconcile: {now}");
+        ensure!(format!("{error}").contains(&complaint), "{error}");
+    }
+    Ok(())
+}
+
 #[test]
 fn every_renamed_value_is_documented() -> Result<()> {
     let page = fs::read_to_string(chart().join("../../docs/install.md"))?;
