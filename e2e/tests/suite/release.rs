@@ -240,6 +240,8 @@ fn a_release_with_a_key_is_signed_last_and_says_so() -> Result<()> {
     for part in ["sign-blob", "--key=mine.key", "--tlog-upload=false", bundle] {
         ensure!(calls.contains(part), "{part}: {calls}");
     }
+    let last = calls.lines().next_back().unwrap_or_default();
+    ensure!(last.starts_with("sign-blob "), "{calls}");
     ensure!(release.read("NOTES.md")?.contains("`cosign.pub`"));
     ensure!(release.read("SHA256SUMS")?.contains("  cosign.pub\n"));
     Ok(())
