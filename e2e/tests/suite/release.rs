@@ -247,6 +247,31 @@ fn a_release_with_a_key_is_signed_last_and_says_so() -> Result<()> {
     Ok(())
 }
 
+/// A publication can end between the two.
+#[test]
+fn an_image_that_has_only_its_attestation_is_still_signed() -> Result<()> {
+    let project = Project::create()?;
+    let stand_in =
+        "#!/bin/sh\necho \"$@\" >>built/calls\n[ \"$1\" != verify ] || cat built/verified\n";
+    let cosign = project.program("built/cosign", stand_in)?;
+    fs::write(project.path("built/statement"), r#"{"predicate": {}}"#)?;
+    let image = format!("registry.example.com/a@sha256:{}", "0".repeat(64));
+    for (kind, signs) in [
+        ("https://slsa.dev/provenance/v1", true),
+        ("https://sigstore.dev/cosign/sign/v1", false),
+    ] {
+        let verified = json!([{"critical": {"type": kind}}]).to_string();
+        fs::write(project.path("built/verified"), verified)?;
+        fs::write(project.path("built/calls"), "")?;
+        let mut sign = project.script("sign", &["image", &image, "built/statement"]);
+        run(sign.env("KEY", "mine.key").env("COSIGN", &cosign))?;
+        let calls = fs::read_to_string(project.path("built/calls"))?;
+        let signed = calls.lines().any(|line| line.starts_with("sign "));
+        ensure!(signed == signs, "{kind}: {calls}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_provenance_names_each_file_the_commit_and_the_parameters() -> Result<()> {
     let project = Project::create()?;
