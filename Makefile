@@ -325,9 +325,9 @@ fmt: ## Format the code
 	cargo fmt --all
 
 .PHONY: golden
-golden: ## Write the CRD, what the chart renders, and the table of its values, where tests compare them
+golden: ## Write the CRDs, what the chart renders, and the tables of values, flags and fields, where tests compare them
 	@scripts/need rust cc control-plane
-	UPDATE_GOLDEN=1 cargo test -p pod-reloader-api
+	UPDATE_GOLDEN=1 cargo test -p pod-reloader-api -p pod-reloader-settings
 	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
 .PHONY: screenshot

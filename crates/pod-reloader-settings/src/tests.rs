@@ -1,9 +1,11 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Arg;
 use pod_reloader_core::dialect::Dialect;
 
 use super::*;
+
+mod page;
 
 #[test]
 fn an_amount_of_memory_has_a_binary_unit() {
@@ -243,65 +245,117 @@ fn words_of<'a>(schema: &'a serde_json::Value, words: &mut Vec<&'a str>) {
     }
 }
 
-/// Flags that the chart sets and that have no name of a value, and why.
-const NAMED_OTHERWISE: [(&str, &str); 14] = [
-    ("leader-elect", "always set: replicas need it"),
-    ("leader-election-lease", "an object of the release"),
-    ("webhook-tls-secret", "an object of the release"),
-    ("webhook-service", "an object of the release"),
-    ("webhook-configuration", "an object of the release"),
-    ("controllers", "which of two processes it is"),
-    ("webhook-bind-address", "also takes a host, as SAP's"),
-    ("metrics-bind-address", "also takes a host, as SAP's"),
-    ("health-probe-bind-address", "also takes a host, as SAP's"),
-    ("resources-to-ignore", "one of two exclusive values"),
-    ("webhook-tls-directory", "where a Secret is mounted"),
-    ("webhook-client-ca-file", "where a CA is mounted"),
-    ("notifications-url-file", "where a Secret is mounted"),
-    ("notifications-ca-file", "where a ConfigMap is mounted"),
+/// Flags that the chart sets and that have no name of a value: the values that they come from, and why.
+const NAMED_OTHERWISE: [(&str, &[&str], &str); 14] = [
+    ("leader-elect", &[], "always set: replicas need it"),
+    ("leader-election-lease", &[], "an object of the release"),
+    ("webhook-tls-secret", &[], "an object of the release"),
+    ("webhook-service", &[], "an object of the release"),
+    ("webhook-configuration", &[], "an object of the release"),
+    ("controllers", &[], "which of two processes it is"),
+    (
+        "webhook-bind-address",
+        &["webhook.port"],
+        "also takes a host, as SAP's",
+    ),
+    (
+        "metrics-bind-address",
+        &["ports.metrics"],
+        "also takes a host, as SAP's",
+    ),
+    (
+        "health-probe-bind-address",
+        &["ports.probes"],
+        "also takes a host, as SAP's",
+    ),
+    (
+        "resources-to-ignore",
+        &["ignoreSecrets", "ignoreConfigMaps"],
+        "one of two exclusive values",
+    ),
+    (
+        "webhook-tls-directory",
+        &["webhook.existingSecret", "webhook.certManager.enabled"],
+        "where a Secret is mounted",
+    ),
+    (
+        "webhook-client-ca-file",
+        &["webhook.clientCA.configMap", "webhook.clientCA.secret"],
+        "where a CA is mounted",
+    ),
+    (
+        "notifications-url-file",
+        &["notifications.existingSecret"],
+        "where a Secret is mounted",
+    ),
+    (
+        "notifications-ca-file",
+        &["notifications.caConfigMap"],
+        "where a ConfigMap is mounted",
+    ),
 ];
 
 #[test]
 fn every_flag_that_the_chart_sets_has_the_name_of_its_value() {
-    let template = include_str!("../../../charts/pod-reloader/templates/_deployment.tpl");
-    let flag = regex::Regex::new(r#"(?m)^ *- (?:\{\{ printf ")?--([a-z-]+)"#).unwrap();
-    let found = flag.captures_iter(template);
-    let set: BTreeSet<_> = found.map(|groups| groups[1].to_owned()).collect();
+    let set = flags_of_the_chart();
     assert!(set.len() > 40, "{set:?}");
-
-    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
-    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
-    let mut named = BTreeSet::new();
-    names_of_values("", &schema, &mut named);
+    let named = values_of_the_chart();
     let command = Args::command();
     for flag in &set {
         let is_one = |it: &Arg| it.get_long() == Some(flag.as_str());
         assert!(command.get_arguments().any(is_one), "unknown flag {flag}");
-        let is_otherwise = NAMED_OTHERWISE.iter().any(|(name, _)| name == flag);
-        let is_named = named.contains(flag);
+        let is_otherwise = NAMED_OTHERWISE.iter().any(|(name, ..)| name == flag);
+        let is_named = named.contains_key(flag);
         assert!(
             is_named != is_otherwise,
             "{flag}: has the name of a value: {is_named}, is an exception: {is_otherwise}"
         );
     }
-    for (flag, why) in NAMED_OTHERWISE {
+    for (flag, values, why) in NAMED_OTHERWISE {
         assert!(set.contains(flag), "the chart does not set {flag}: {why}");
+        for value in values {
+            let is_one = named.values().any(|known| known == value);
+            assert!(is_one, "{flag}: unknown value {value}");
+        }
     }
 }
 
-/// Collects the names that flags for the values of a schema have: their paths, without `enabled`.
-fn names_of_values(path: &str, schema: &serde_json::Value, names: &mut BTreeSet<String>) {
+/// Returns the flags that the chart sets, without their dashes.
+fn flags_of_the_chart() -> BTreeSet<String> {
+    let template = include_str!("../../../charts/pod-reloader/templates/_deployment.tpl");
+    let flag = regex::Regex::new(r#"(?m)^ *- (?:\{\{ printf ")?--([a-z-]+)"#).unwrap();
+    let found = flag.captures_iter(template);
+    found.map(|groups| groups[1].to_owned()).collect()
+}
+
+/// Returns the values of the chart, by the names that their flags have.
+fn values_of_the_chart() -> BTreeMap<String, String> {
+    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let mut named = BTreeMap::new();
+    names_of_values(&[], &schema, &mut named);
+    named
+}
+
+/// Collects the values of a schema, by the names that their flags have: their paths, without `enabled`.
+fn names_of_values(
+    path: &[&str],
+    schema: &serde_json::Value,
+    names: &mut BTreeMap<String, String>,
+) {
     let words = regex::Regex::new("([a-z0-9])([A-Z])").unwrap();
     let values = schema["properties"].as_object();
     for (name, value) in values.into_iter().flatten() {
-        let name = words.replace_all(name, "$1-$2").to_lowercase();
-        let name = match path {
-            "" => name,
-            _ if name == "enabled" => path.to_owned(),
-            _ => format!("{path}-{name}"),
+        let whole = [path, &[name.as_str()]].concat();
+        names_of_values(&whole, value, names);
+        let of_flag = match name.as_str() {
+            "enabled" if !path.is_empty() => path,
+            _ => whole.as_slice(),
         };
-        names_of_values(&name, value, names);
-        names.insert(name);
+        let flag = words
+            .replace_all(&of_flag.join("-"), "$1-$2")
+            .to_lowercase();
+        names.entry(flag).or_insert_with(|| whole.join("."));
     }
 }
 
