@@ -20,7 +20,7 @@ use crate::schema::{self, MAX_API_VERSION_LENGTH, MAX_KIND_LENGTH};
     namespaced,
     status = "FieldBindingStatus",
     derive = "PartialEq",
-    doc = "Keeps fields of a custom resource equal to keys of a ConfigMap or Secret. Whoever can read the custom resource can read the values.",
+    doc = "Keeps fields of a custom resource equal to keys of a ConfigMap or Secret. Anyone who can read the custom resource can read the values.",
     printcolumn(name = "Kind", type_ = "string", json_path = ".spec.source.kind"),
     printcolumn(name = "Source", type_ = "string", json_path = ".spec.source.name"),
     printcolumn(name = "To", type_ = "string", json_path = ".spec.target.kind"),

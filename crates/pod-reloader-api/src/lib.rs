@@ -2,6 +2,8 @@
 
 mod cluster_config_sync;
 mod field_binding;
+#[cfg(test)]
+mod page;
 mod schema;
 
 pub use self::cluster_config_sync::{
