@@ -6,6 +6,7 @@ use pod_reloader_core::dialect::Dialect;
 use super::*;
 
 mod page;
+mod timers;
 
 #[test]
 fn an_amount_of_memory_has_a_binary_unit() {
