@@ -110,7 +110,7 @@ async fn halted(cluster: &Cluster, operators: &Operators, latest: &Event) -> Wai
     }
 }
 
-/// Returns true if a workload has the present content, has had it since before the Event, and is not healthy.
+/// Returns true if a workload has the current content, has had it since before the Event, and is not healthy.
 async fn still_fails(
     cluster: &Cluster,
     operators: &Operators,

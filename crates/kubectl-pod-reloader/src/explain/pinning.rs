@@ -25,10 +25,10 @@ pub(super) struct Pinning {
     /// True if copies could not be made.
     #[serde(skip)]
     has_failed: bool,
-    /// The ConfigMaps whose present content was undone.
+    /// The ConfigMaps whose current content was undone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undone: Vec<String>,
-    /// What to type to get their present content.
+    /// What to type to get their current content.
     #[serde(skip)]
     remedy: String,
 }
@@ -86,7 +86,7 @@ impl Pinning {
         let mut fields = vec![("Pinned", copies)];
         if self.is_undone() {
             let undone = self.undone.iter();
-            let undone = undone.map(|it| format!("the present content of ConfigMap {it}"));
+            let undone = undone.map(|it| format!("the current content of ConfigMap {it}"));
             let mut lines: Vec<Piece> = undone.map(Piece::from).collect();
             lines.push(format!("To have it after all: {}", self.remedy).into());
             fields.push(("Undone", lines));
@@ -193,7 +193,7 @@ mod tests {
         let (text, json) = explained(Some(&blue), Some(&green)).await;
         for line in [
             format!("ConfigMap app as {}", &blue[4..]),
-            "the present content of ConfigMap app".to_owned(),
+            "the current content of ConfigMap app".to_owned(),
             "kubectl annotate --namespace=shop deployments.apps web pod-reloader.cs.sap.com/undone-"
                 .to_owned(),
             "its pods run the current configuration, apart from what was undone".to_owned(),

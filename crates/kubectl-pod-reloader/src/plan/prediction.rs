@@ -112,7 +112,7 @@ async fn predict_loop(
         }
         SyncStatus::BaselineDue => row(
             Restarts::No,
-            format!("its present content is recorded in its annotation {BASELINE}"),
+            format!("its current content is recorded in its annotation {BASELINE}"),
         ),
         SyncStatus::Unknown => row(
             Restarts::Unknown,
