@@ -97,14 +97,23 @@ impl Beside {
 
 /// Creates the types in a folder of manifests, and waits until the apiserver serves them.
 pub(crate) async fn create_types(kubectl: &Tool, folder: &Path) -> Result<()> {
-    for file in files(folder)? {
-        // They are too large for the annotation of a client-side apply.
-        kubectl.run(&["apply", "--server-side", &file]).await?;
-        let established = ["--for=condition=Established", "--timeout=60s"];
-        let wait = [&["wait", &file], &established[..]].concat();
-        kubectl.run(&wait).await?;
-    }
-    Ok(())
+    let files = files(folder)?;
+    let files: Vec<_> = files.iter().map(String::as_str).collect();
+    // They are too large for the annotation of a client-side apply.
+    let apply = [&["apply", "--server-side"], &files[..]].concat();
+    kubectl.run(&apply).await?;
+    established(kubectl, &files).await
+}
+
+/// Waits until the apiserver serves types, which are named as kubectl takes them.
+pub(crate) async fn established(kubectl: &Tool, types: &[&str]) -> Result<()> {
+    let wait = ["wait", "--for=condition=Established", "--timeout=5s"];
+    let wait = [&wait[..], types].concat();
+    // A type that was just created has no conditions, and then kubectl fails at once.
+    wait_for("types to be established", PATIENCE, async || {
+        Ok(Attempt::from(kubectl.run(&wait).await.map(drop)))
+    })
+    .await
 }
 
 /// Returns the arguments of kubectl for the manifests in a folder, in the order of their names.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::{
-    beside::Beside,
+    beside::{Beside, established},
     control_plane::ControlPlane,
     installation::free_port,
     process::Process,
@@ -101,13 +101,7 @@ async fn configure(kubectl: &Tool, manifests: &Path) -> Result<()> {
     kubectl
         .run_with_input(&apply, &objects.join("\n---\n"))
         .await?;
-    let established = ["--for=condition=Established", "--timeout=60s"];
-    let wait = [
-        &["wait", "crd/clusterpolicies.kyverno.io"],
-        &established[..],
-    ]
-    .concat();
-    kubectl.run(&wait).await?;
+    established(kubectl, &["crd/clusterpolicies.kyverno.io"]).await?;
     let all = [
         "get", "list", "watch", "create", "update", "patch", "delete",
     ];
