@@ -303,6 +303,12 @@ impl Workload {
         is_bare && self.pinned(objects).next().is_some()
     }
 
+    /// Returns true if the workload pins, and was rolled out without copies because they could not be made.
+    pub fn is_without_copies(&self) -> bool {
+        let is_empty = |pins: &Option<Box<str>>| pins.as_deref() == Some("");
+        self.pinning.is_some() && self.slots().any(|(_, slot)| is_empty(&slot.state.pins))
+    }
+
     fn has_slots(&self) -> bool {
         self.slots().next().is_some()
     }

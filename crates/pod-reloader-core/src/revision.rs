@@ -12,6 +12,7 @@ use crate::annotations::{CONFIG_HASH, OF_TEMPLATES, PINS};
 use crate::discovery::PodSpec;
 use crate::hash::Keyring;
 use crate::kind::WorkloadKind;
+use crate::mark::{COPY, STANDS_IN};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::pins::{COPY_OF, Pins, claim, is_copy_name};
@@ -346,6 +347,7 @@ pub struct CopyMetadata {
 }
 
 impl Wanted for CopyMetadata {
+    const LABELS: &'static [&'static str] = &[COPY];
     const ANNOTATIONS: &'static [&'static str] = &[COPY_OF, SEAL];
 }
 
@@ -390,6 +392,11 @@ impl CopyMetadata {
             Sealed::Now | Sealed::Before => Origin::Sealed,
             Sealed::Never => Origin::Foreign,
         }
+    }
+
+    /// Returns true if it says that it has other content than its name says, which nobody knows any more.
+    pub fn stands_in(&self) -> bool {
+        self.metadata.label(COPY) == Some(STANDS_IN)
     }
 
     /// Returns the UID.

@@ -77,6 +77,8 @@ pub(crate) struct Metrics {
     pub(crate) unreadable: Gauge,
     /// Workloads that are not managed because their namespace takes too much memory.
     pub(crate) left_out: Gauge,
+    /// Workloads with items in their lists that are not references.
+    pub(crate) invalid_references: Gauge,
     /// Workloads whose config hash cannot be verified: only their baseline can.
     pub(crate) foreign: Gauge,
     /// Config objects that workloads reference.
@@ -85,6 +87,10 @@ pub(crate) struct Metrics {
     pub(crate) undone: Gauge,
     /// Copies of ConfigMaps.
     pub(crate) copies: Gauge,
+    /// Copies in use whose content nobody knows any more.
+    pub(crate) lost_copies: Gauge,
+    /// Workloads that pin, and were rolled out without copies.
+    pub(crate) without_copies: Gauge,
     /// Pods that were created without regard to their pins.
     pub(crate) unpinned_pods: Gauge,
     /// Configurations that were put back.
@@ -152,9 +158,12 @@ impl Metrics {
             refused: of_a_term(),
             unreadable: of_a_term(),
             left_out: of_a_term(),
+            invalid_references: of_a_term(),
             foreign: of_a_term(),
             undone: of_a_term(),
             copies: of_a_term(),
+            lost_copies: of_a_term(),
+            without_copies: of_a_term(),
             unpinned_pods: of_a_term(),
             reverts: Counter::default(),
             unstuck: Counter::default(),

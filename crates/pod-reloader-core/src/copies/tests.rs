@@ -263,3 +263,17 @@ fn content_that_has_two_names_is_not_undone_by_itself() {
     assert!(undone_by(plain("1")).is_empty());
     assert_eq!(undone_by(plain("0")), before.pins);
 }
+
+#[test]
+fn only_empty_pins_of_a_workload_that_pins_say_that_copies_are_missing() {
+    let with = |builder: Builder, pins: &str| {
+        let annotations = json!({"pod-reloader.cs.sap.com/pins": pins});
+        read(builder.with("/spec/template/metadata/annotations", annotations))
+    };
+    assert!(with(pinned(), "").is_without_copies());
+    let pins = format!("a={}", copy_of("a", "1"));
+    assert!(!with(pinned(), &pins).is_without_copies());
+    assert!(!read(pinned()).is_without_copies(), "it is not rolled out");
+    let pins_no_more = deployment("web").lists("a,b");
+    assert!(!with(pins_no_more, "").is_without_copies());
+}

@@ -148,6 +148,11 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.left_out.clone(),
     );
     registry.register(
+        "invalid_reference_workloads",
+        "Workloads with items in their lists that are not references, which are left out",
+        metrics.invalid_references.clone(),
+    );
+    registry.register(
         "foreign_hash_workloads",
         "Workloads whose config hash cannot be verified: their baseline is used",
         metrics.foreign.clone(),
@@ -161,6 +166,16 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         "copies",
         "Copies of ConfigMaps that revisions of workloads keep",
         metrics.copies.clone(),
+    );
+    registry.register(
+        "lost_copies",
+        "Copies of ConfigMaps that pods are to use, and whose content nobody knows any more",
+        metrics.lost_copies.clone(),
+    );
+    registry.register(
+        "uncopied_workloads",
+        "Workloads that pin, and were rolled out without copies because these could not be made",
+        metrics.without_copies.clone(),
     );
     registry.register(
         "unpinned_pods",

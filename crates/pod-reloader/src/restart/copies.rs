@@ -214,11 +214,12 @@ impl Keeper {
         let mut known = self.known.lock();
         let is_remembered = known.remember(namespace, look);
         let is_news = known.notes_size(namespace, is_too_large || !is_remembered);
-        let (copies, unpinned) = known.counts();
+        let counts = known.counts();
         drop(known);
         let metrics = self.reconciler.metrics();
-        metrics.copies.set(copies as i64);
-        metrics.unpinned_pods.set(unpinned as i64);
+        metrics.copies.set(counts.copies as i64);
+        metrics.lost_copies.set(counts.lost as i64);
+        metrics.unpinned_pods.set(counts.unpinned as i64);
         if is_news {
             warn!(%namespace, "there are more ConfigMaps with the label of copies than pod-reloader looks after in one namespace: copies that are missing there are not brought back, and not all that nobody uses are deleted");
         }

@@ -349,6 +349,9 @@ impl Progress {
     pub(crate) fn forget(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().remove(id) {
             self.update_gauges(entry.last_notice(), None);
+            if !entry.last_rejected.is_empty() {
+                self.metrics.invalid_references.dec();
+            }
         }
         self.entries_at_rest.lock().remove(id);
         self.foreign(id, false);
@@ -394,6 +397,8 @@ impl Progress {
             .get(&workload.id)
             .map_or(&[][..], |entry| &entry.last_rejected);
         if last != rejected {
+            let change = i64::from(!rejected.is_empty()) - i64::from(!last.is_empty());
+            self.metrics.invalid_references.inc_by(change);
             entries
                 .entry(workload.id.clone())
                 .or_default()

@@ -203,6 +203,10 @@ impl Reconciler {
         self.metrics.references.set(references as i64);
         self.metrics.digests.set(self.digests.len() as i64);
         self.metrics.left_out.set(self.workloads.left_out() as i64);
+        if self.scope.pins() {
+            let without_copies = self.workloads.without_copies();
+            self.metrics.without_copies.set(without_copies as i64);
+        }
         // While lists are missing, some workloads are unknown, and so are the keys that they rely on.
         if self.lists_are_due() {
             return;

@@ -184,6 +184,16 @@ impl Workloads {
         self.0.lock().index.that_fit(namespace)
     }
 
+    /// Returns the number of managed workloads that pin, and were rolled out without copies.
+    pub(crate) fn without_copies(&self) -> usize {
+        let inner = self.0.lock();
+        let all = inner.index.workloads();
+        let workloads = all.filter_map(|id| inner.index.workload(id));
+        workloads
+            .filter(|workload| workload.is_without_copies())
+            .count()
+    }
+
     /// Returns, for each key, the number of workloads whose config hash or baseline relies on it.
     pub(crate) fn relying_on_keys(&self) -> HashMap<KeyId, usize> {
         let mut counts = HashMap::new();

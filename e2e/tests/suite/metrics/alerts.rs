@@ -90,6 +90,10 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         !default.contains("PodReloaderFieldsNotApplied"),
         "no field is bound: {default}"
     );
+    ensure!(
+        !default.contains("PodReloaderCopies") && !default.contains("PodReloaderPodsNotPinned"),
+        "nothing is pinned: {default}"
+    );
     Ok(())
 }
 
@@ -102,7 +106,7 @@ pub(super) struct Alert {
 /// Returns all alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
     let all = "podMonitor.enabled=true,notifications.existingSecret=chat,sync.enabled=true,fieldBindings.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
-               prometheusRule.runbookUrl=https://example.com/runbooks";
+               pin.enabled=true,webhook.restrictedOtherwise=true,prometheusRule.runbookUrl=https://example.com/runbooks";
     let bound = r#"fieldBindings.kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
     let object = rules(&["--set", all, "--set-json", bound])?;
     let groups = object["spec"]["groups"]

@@ -44,10 +44,23 @@ pub(super) struct Look {
     pub(super) left_alone: BTreeSet<Box<str>>,
     /// The copies that were in use and gone for good.
     pub(super) lost: BTreeSet<Name>,
+    /// The number of objects that stand in for such copies, for the pods of workloads that still name them.
+    pub(super) stand_ins: usize,
     /// The last copy that it tried to bring back, if there may be more.
     pub(super) reached: Option<Name>,
     /// The numbers of pods that were created without regard to their pins, by the UID of their workload.
     pub(super) unpinned: HashMap<Arc<str>, usize>,
+}
+
+/// What all looks together have found, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// The number of copies.
+    pub(super) copies: usize,
+    /// The number of copies in use whose content nobody knows any more.
+    pub(super) lost: usize,
+    /// The number of pods that were created without regard to their pins.
+    pub(super) unpinned: usize,
 }
 
 /// A look for which its namespace is charged.
@@ -134,11 +147,15 @@ impl Known {
         self.deleted.clear();
     }
 
-    /// Returns the numbers of copies, and of pods that were created without regard to their pins.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    /// Returns what all looks together have found.
+    pub(super) fn counts(&self) -> Counts {
         let looks = || self.looks.values().map(|it| &it.look);
         let unpinned = looks().flat_map(|look| look.unpinned.values());
-        (looks().map(|look| look.copies).sum(), unpinned.sum())
+        Counts {
+            copies: looks().map(|look| look.copies).sum(),
+            lost: looks().map(|look| look.lost.len() + look.stand_ins).sum(),
+            unpinned: unpinned.sum(),
+        }
     }
 }
 
@@ -152,6 +169,7 @@ impl Look {
             reached,
             unpinned,
             copies: _,
+            stand_ins: _,
         } = self;
         let unused = unused.iter().chain(left_alone).map(|uid| uid.len());
         let names = lost.iter().chain(reached).map(|name| name.as_str().len());
@@ -187,9 +205,28 @@ mod tests {
         assert!(known.begins(&eve).unused.is_empty(), "it is not remembered");
         assert!(known.remember(&shop, &look(10_000, 10_000)));
         assert!(known.remember(&eve, &look(10_000, 10_000)));
-        assert_eq!(known.counts(), (20_000, 0));
+        assert_eq!(known.counts().copies, 20_000);
         known.retain(&BTreeSet::from([shop]));
-        assert_eq!(known.counts(), (10_000, 0));
+        assert_eq!(known.counts().copies, 10_000);
+    }
+
+    #[test]
+    fn copies_are_lost_with_and_without_something_in_their_place() {
+        let mut known = Known::default();
+        let look = Look {
+            copies: 3,
+            lost: BTreeSet::from([name("app-0123456789")]),
+            stand_ins: 2,
+            unpinned: HashMap::from([("web".into(), 4), ("api".into(), 1)]),
+            ..Look::default()
+        };
+        known.remember(&name("shop"), &Arc::new(look));
+        let expected = Counts {
+            copies: 3,
+            lost: 3,
+            unpinned: 5,
+        };
+        assert_eq!(known.counts(), expected);
     }
 
     #[test]

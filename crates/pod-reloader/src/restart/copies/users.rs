@@ -41,6 +41,8 @@ pub(super) struct Users {
     owners: HashMap<Box<str>, Arc<str>>,
     /// The numbers of pods that were created without regard to their pins, by the UID of their workload.
     unpinned: HashMap<Arc<str>, usize>,
+    /// The number of copies that the templates of workloads name, and that have other content than their names say.
+    stand_ins: usize,
 }
 
 /// A copy that exists.
@@ -50,6 +52,8 @@ pub(super) struct Copy {
     pub(super) created: Option<Timestamp>,
     pub(super) origin: Origin,
     is_used: bool,
+    /// True if it has other content than its name says, and no workload that names it has been taken in yet.
+    is_new_stand_in: bool,
 }
 
 /// A copy that is in use and does not exist.
@@ -92,11 +96,14 @@ impl Users {
             self.is_too_large = true;
             return;
         }
+        let origin = copy.origin(keys);
         let found = Copy {
             uid: copy.uid().into(),
             created: copy.created(),
-            origin: copy.origin(keys),
             is_used: false,
+            // Anybody can set the label.
+            is_new_stand_in: copy.stands_in() && origin == Origin::Sealed,
+            origin,
         };
         self.copies.insert(name, found);
     }
@@ -172,6 +179,7 @@ impl Users {
                 .cloned()
                 .collect(),
             lost,
+            stand_ins: self.stand_ins,
             reached: last.map(|(_, name)| name.clone()),
             unpinned: self.unpinned.clone(),
         }
@@ -180,7 +188,12 @@ impl Users {
     fn add(&mut self, pins: &Pins, user: User) {
         for (source, copy) in pins.iter() {
             match self.copies.get_mut(copy) {
-                Some(copy) => copy.is_used = true,
+                Some(copy) => {
+                    copy.is_used = true;
+                    if user == User::Workload && std::mem::take(&mut copy.is_new_stand_in) {
+                        self.stand_ins += 1;
+                    }
+                }
                 None => self.add_missing(source, copy, user),
             }
         }
@@ -225,6 +238,7 @@ mod tests {
     use pod_reloader_core::annotations::{Inherited, PIN, PINS};
     use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
     use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::mark::{COPY, STANDS_IN};
     use pod_reloader_core::object::WorkloadObject;
     use pod_reloader_core::pins::COPY_OF;
     use pod_reloader_core::reference::Reference;
@@ -259,16 +273,21 @@ mod tests {
     }
 
     fn copy(name: &str) -> CopyMetadata {
+        labelled(name, "true")
+    }
+
+    /// Returns a copy whose label has this value.
+    fn labelled(name: &str, label: &str) -> CopyMetadata {
         let own = Reference::config_map(&self::name("shop"), &self::name(name));
         let seal = keys().seal(&Claim {
             purpose: Purpose::Pin,
             object: &own,
             of: "app",
         });
-        let annotations = json!({COPY_OF: "app", SEAL: seal});
-        read(
-            json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "annotations": annotations}}),
-        )
+        read(json!({"metadata": {
+            "name": name, "namespace": "shop", "uid": name,
+            "labels": {COPY: label}, "annotations": {COPY_OF: "app", SEAL: seal},
+        }}))
     }
 
     /// Returns a Deployment that pins, or not, and whose template names a copy.
@@ -431,5 +450,26 @@ mod tests {
         users.pod(&pod("web-1", "app-0000000001", "app-0000000001"));
         let look = users.look(BTreeSet::new(), &BTreeSet::new());
         assert_eq!(look.unpinned, HashMap::from([("web".into(), 3)]));
+    }
+
+    #[test]
+    fn a_stand_in_that_new_pods_use_is_counted_once() {
+        let mut users = Users::default();
+        for at in 0..2 {
+            let name = format!("app-000000000{at}");
+            users.copy(&labelled(&name, STANDS_IN), &keys());
+        }
+        users.copy(&copy("app-0000000002"), &keys());
+        let theirs = json!({COPY: STANDS_IN});
+        let theirs = read(json!({"metadata": {
+            "name": "app-0000000003", "namespace": "shop", "labels": theirs,
+        }}));
+        users.copy(&theirs, &keys());
+        for at in [0, 0, 2, 3] {
+            users.workload(&workload("web", true, &format!("app-000000000{at}")));
+        }
+        users.replica_set(&replica_set("web-1", "web", "app-0000000001"));
+        let look = users.look(BTreeSet::new(), &BTreeSet::new());
+        assert_eq!(look.stand_ins, 1);
     }
 }

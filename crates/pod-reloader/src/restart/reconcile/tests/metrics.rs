@@ -201,6 +201,26 @@ async fn a_workload_is_counted_for_as_long_as_its_config_may_not_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workload_is_counted_for_as_long_as_its_lists_have_invalid_items() {
+    let operator = Operator::with([deployment("web")]).await;
+    let counted = || operator.shows("invalid_reference_workloads");
+    for (listed, expected) in [
+        ("app,Not_Valid", 1.0),
+        ("app,Not_Valid,Nor_This", 1.0),
+        ("app", 0.0),
+        ("app,Not_Valid", 1.0),
+    ] {
+        let web = listing(deployment("web"), listed);
+        operator.apiserver.write_deployment(web);
+        operator.sees("web");
+        pass(Duration::from_secs(60)).await;
+        assert_eq!(counted(), expected, "{listed}");
+    }
+    operator.reconciler.workload_gone(&id("web"));
+    assert_eq!(counted(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn referenced_objects_are_counted() {
     let api = listing(deployment("api"), "app,absent");
     let operator = Operator::with([deployment("web")]).await;

@@ -127,6 +127,26 @@ async fn if_a_copy_is_refused_the_pods_are_restarted_without() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workload_without_copies_is_counted_until_a_rollout_has_them() {
+    let operator = pinning([pinned("web"), pinned("api")]).await;
+    let counted = || {
+        ["web", "api"].iter().for_each(|name| operator.sees(name));
+        operator.reconciler.publish();
+        operator.metrics.without_copies.get()
+    };
+    assert_eq!(counted(), 0);
+    let refuses = |code| operator.apiserver.now(|state| state.failing_creates = code);
+    refuses(Some(403));
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(counted(), 2);
+    refuses(None);
+    changes(&operator, "better").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(counted(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn neither_events_nor_the_log_of_copies_have_the_words_of_the_apiserver() {
     for (code, words) in [
         (403, "not allowed"),
