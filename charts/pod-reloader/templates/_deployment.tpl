@@ -203,6 +203,9 @@ spec:
             {{- if .Values.pin.enabled }}
             - --pin
             {{- end }}
+            {{- if ((.Values.metrics | default dict).byNamespace | default dict).enabled }}
+            - --metrics-by-namespace
+            {{- end }}
             {{- if .Values.protect.enabled }}
             - --protect
             {{- if .Values.protect.templates }}

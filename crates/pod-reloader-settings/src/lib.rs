@@ -87,6 +87,10 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_METRICS_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8080", value_parser = optional_address)]
     pub metrics_bind_address: OptionalAddress,
 
+    /// Count restarts and workloads that wait by namespace, too, in metrics with the label namespace: for 500 namespaces at most, and for all others together.
+    #[arg(long, env = "POD_RELOADER_METRICS_BY_NAMESPACE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub metrics_by_namespace: bool,
+
     /// Address of the probes (HTTP, at /healthz and /readyz); 0 switches them off.
     #[arg(long, env = "POD_RELOADER_HEALTH_PROBE_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8081", value_parser = optional_address)]
     pub health_probe_bind_address: OptionalAddress,

@@ -1,5 +1,6 @@
 //! The metrics, and their labels.
 
+mod by_namespace;
 mod process;
 mod reads;
 mod registry;
@@ -14,7 +15,7 @@ use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::workload::Stall;
+use pod_reloader_core::workload::{Stall, WorkloadId};
 use pod_reloader_settings::Reconcile;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -23,6 +24,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use self::by_namespace::ByNamespace;
 use self::reads::{READS, read_labels};
 pub(crate) use self::reads::{Reader, Reads};
 
@@ -110,6 +112,8 @@ pub(crate) struct Metrics {
     hashes: Family<[(&'static str, String); 1], Gauge>,
     shown_keys: Arc<Mutex<Vec<String>>>,
     certificate_not_after: Gauge<f64, AtomicU64>,
+    /// What is counted by namespace, too. `None` if that is switched off.
+    by_namespace: Option<ByNamespace>,
     /// The gauges that end with a term of reconciling.
     term: Vec<Gauge>,
 }
@@ -177,6 +181,7 @@ impl Metrics {
             hashes: Family::default(),
             shown_keys: Arc::default(),
             certificate_not_after: Gauge::default(),
+            by_namespace: None,
             term: Vec::new(),
         };
         metrics.term = term;
@@ -184,6 +189,16 @@ impl Metrics {
             .register(|registry| registry::register(registry, &metrics, env!("CARGO_PKG_VERSION")));
         metrics.begin_at_zero();
         metrics
+    }
+
+    /// Counts restarts and workloads that wait by namespace, too.
+    #[must_use]
+    pub(crate) fn and_namespaces(self) -> Self {
+        let by_namespace = ByNamespace::registered(&mut self.registry.lock());
+        Self {
+            by_namespace: Some(by_namespace),
+            ..self
+        }
     }
 
     /// Shows every series from the start. If a series appeared only with its first count, an alert on its
@@ -264,8 +279,18 @@ impl Metrics {
     }
 
     /// Counts a restart.
-    pub(crate) fn restart(&self, kind: WorkloadKind, cause: Cause) {
-        self.restarts.get_or_create(&labels(kind, cause)).inc();
+    pub(crate) fn restart(&self, id: &WorkloadId, cause: Cause) {
+        self.restarts.get_or_create(&labels(id.kind, cause)).inc();
+        if let Some(by_namespace) = &self.by_namespace {
+            by_namespace.restart(&id.namespace);
+        }
+    }
+
+    /// Counts by namespace that a workload waits from now on (1), or no longer (-1).
+    pub(crate) fn waits(&self, id: &WorkloadId, change: i64) {
+        if let Some(by_namespace) = self.by_namespace.as_ref().filter(|_| change != 0) {
+            by_namespace.wait(&id.namespace, change);
+        }
     }
 
     /// Counts a restart that was only reported, because the loop only observes.
@@ -338,6 +363,9 @@ impl Metrics {
     fn reset(&self) {
         for gauge in &self.term {
             gauge.set(0);
+        }
+        if let Some(by_namespace) = &self.by_namespace {
+            by_namespace.reset();
         }
         self.heartbeat(None);
         self.hashes([]);
@@ -474,6 +502,7 @@ mod tests {
     use super::*;
     use crate::runtime::error::CallError;
     use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
+    use pod_reloader_core::name::Name;
 
     #[test]
     fn a_key_that_nothing_relies_on_any_more_is_not_shown() {
@@ -538,7 +567,12 @@ mod tests {
     #[test]
     fn every_metric_that_was_set_is_shown() {
         let metrics = Metrics::new();
-        metrics.restart(WorkloadKind::DEPLOYMENT, Cause::Changed);
+        let web = WorkloadId {
+            kind: WorkloadKind::DEPLOYMENT,
+            namespace: Name::parse("shop").unwrap(),
+            name: "web".into(),
+        };
+        metrics.restart(&web, Cause::Changed);
         metrics.admission(Some(Outcome::Unchanged));
         metrics.workloads.set(3);
         let text = metrics.text();

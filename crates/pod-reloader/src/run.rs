@@ -118,7 +118,10 @@ struct Parts {
 impl Parts {
     async fn new(args: Args, reconciling: &Handle) -> Result<Self, StartError> {
         let namespace = own_namespace(&args)?;
-        let metrics = Metrics::new();
+        let mut metrics = Metrics::new();
+        if args.metrics_by_namespace {
+            metrics = metrics.and_namespaces();
+        }
         let clients = Clients::infer(reconciling, &metrics.watches).await?;
         let scope = args.scope(namespace.clone());
         if scope

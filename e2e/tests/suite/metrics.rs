@@ -137,11 +137,13 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     .await
 }
 
-/// Returns options of an operator that shows the metrics of copies, of bound fields and of kept ConfigMaps, too. It has no right to make
+/// Returns options of an operator that shows the metrics of copies, of bound fields, of kept ConfigMaps and of namespaces, too. It has no right to make
 /// any: the ClusterConfigSyncs in the cluster are those of other tests.
 fn of_all_controllers() -> Options {
     Options {
-        args: ["--sync", "--protect", BOUND].map(str::to_owned).to_vec(),
+        args: ["--sync", "--protect", "--metrics-by-namespace", BOUND]
+            .map(str::to_owned)
+            .to_vec(),
         ..Options::default()
     }
 }

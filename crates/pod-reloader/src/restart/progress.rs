@@ -331,7 +331,7 @@ impl Progress {
     pub(crate) fn at_rest(&self, id: &WorkloadId) {
         let mut entries = self.lock();
         if let Some(entry) = entries.remove(id) {
-            self.update_gauges(entry.last_notice(), None);
+            self.update_gauges(id, entry.last_notice(), None);
             let last_rejected = entry.last_rejected;
             if !last_rejected.is_empty() {
                 entries.insert(
@@ -348,7 +348,7 @@ impl Progress {
     /// Forgets a workload that is no longer managed.
     pub(crate) fn forget(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().remove(id) {
-            self.update_gauges(entry.last_notice(), None);
+            self.update_gauges(id, entry.last_notice(), None);
             if !entry.last_rejected.is_empty() {
                 self.metrics.invalid_references.dec();
             }
@@ -369,7 +369,7 @@ impl Progress {
             };
             match published {
                 None => {
-                    self.update_gauges(entry.last_notice(), Some(&notice));
+                    self.update_gauges(&workload.id, entry.last_notice(), Some(&notice));
                     self.publish(workload, notice.clone());
                 }
                 Some(at) if notice.is_problem() && now.duration_since(at) >= WINDOW => {
@@ -457,13 +457,17 @@ impl Progress {
     }
 
     /// Updates the gauges that count workloads by the last notice to their users.
-    fn update_gauges(&self, before: Option<&Notice>, after: Option<&Notice>) {
-        if let Some(gauge) = before.and_then(|notice| self.gauge(notice)) {
+    fn update_gauges(&self, id: &WorkloadId, before: Option<&Notice>, after: Option<&Notice>) {
+        let before = before.and_then(|notice| self.gauge(notice));
+        let after = after.and_then(|notice| self.gauge(notice));
+        if let Some(gauge) = before {
             gauge.dec();
         }
-        if let Some(gauge) = after.and_then(|notice| self.gauge(notice)) {
+        if let Some(gauge) = after {
             gauge.inc();
         }
+        let change = i64::from(after.is_some()) - i64::from(before.is_some());
+        self.metrics.waits(id, change);
     }
 
     /// Returns the gauge of the workloads that are held up for the reason of this notice.

@@ -83,6 +83,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("fence.enabled", json!({"fence": {"enabled": true}})),
         f("flowControl.enabled=false", json!({"flowControl": {"enabled": false}})),
         f("networkPolicy.enabled", json!({"networkPolicy": {"enabled": true}})),
+        f("metrics.byNamespace.enabled", json!({"metrics": {"byNamespace": {"enabled": true}}})),
         f("podMonitor.enabled", json!({"podMonitor": {"enabled": true}})),
         f("serviceMonitor.enabled", json!({"serviceMonitor": {"enabled": true}})),
         f("prometheusRule.enabled", json!({"podMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}})),

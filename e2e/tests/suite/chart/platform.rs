@@ -446,6 +446,31 @@ fn a_monitor_of_either_kind_scrapes_both_processes_as_it_is_told() -> Result<()>
 }
 
 #[test]
+fn the_namespaces_of_metrics_survive_a_scrape() -> Result<()> {
+    for (value, kind, endpoints) in [
+        ("podMonitor", "PodMonitor", "podMetricsEndpoints"),
+        ("serviceMonitor", "ServiceMonitor", "endpoints"),
+    ] {
+        for is_on in [true, false] {
+            let set = format!("{value}.enabled=true,metrics.byNamespace.enabled={is_on}");
+            let objects = rendered(&["--set", &set])?;
+            let monitors: Vec<_> = of_kind(&objects, kind).collect();
+            ensure!(!monitors.is_empty(), "there is no {kind}");
+            for monitor in monitors {
+                let endpoint = &monitor["spec"][endpoints][0];
+                ensure!((endpoint["honorLabels"] == true) == is_on, "{endpoint}");
+            }
+            let flags = objects.iter().filter(|object| {
+                let arguments = &object["spec"]["template"]["spec"]["containers"][0]["args"];
+                arguments.to_string().contains("--metrics-by-namespace")
+            });
+            ensure!(flags.count() == usize::from(is_on), "of the operator alone");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn alerts_are_about_the_series_of_the_monitor_that_there_is() -> Result<()> {
     for (value, operator, both) in [
         (

@@ -843,7 +843,7 @@ impl Operator {
         let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
         let (events, sending) = Events::new(client.clone());
         tokio::spawn(sending);
-        let metrics = Metrics::new();
+        let metrics = Metrics::new().and_namespaces();
         // The tests tell the loop what watches of releases would see, so no list of them is due.
         let tools = [Tool::Helm, Tool::Flux, Tool::ArgoCd];
         let places = tools.map(|tool| (tool, Vec::new()));

@@ -174,7 +174,7 @@ impl Reconciler {
             due.is_changed,
             max_restarts,
         );
-        self.metrics.restart(id.kind, cause);
+        self.metrics.restart(id, cause);
         if cause == Cause::Changed {
             self.trials.begin(workload);
         }

@@ -186,6 +186,22 @@ async fn a_workload_is_counted_for_as_long_as_its_patches_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn restarts_and_a_workload_that_waits_are_counted_in_its_namespace() {
+    let operator = Operator::with([deployment("web")]).await;
+    let restarts = || operator.shows("namespace_restarts_total{namespace=\"ns\"}");
+    let waiting = || operator.shows("namespace_waiting_workloads{namespace=\"ns\"}");
+    let before = restarts();
+    operator.apiserver.reacts([Reaction::TakenBack]);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!((restarts() - before, waiting()), (0.0, 1.0));
+    operator.apiserver.reacts([]);
+    pass(Duration::from_secs(120)).await;
+    assert_eq!((restarts() - before, waiting()), (1.0, 0.0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_is_counted_for_as_long_as_its_config_may_not_be_read() {
     let operator = Operator::with([deployment("web")]).await;
     let fails = |code| operator.apiserver.now(|state| state.failing_reads = code);
