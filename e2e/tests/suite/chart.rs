@@ -721,18 +721,22 @@ fn the_documented_values_are_those_of_the_chart() -> Result<()> {
     for (name, default, meaning) in documented(&values)? {
         table += &format!("| `{name}` | {default} | {meaning} |\n");
     }
-    let path = chart().join("../../docs/install.md");
-    let page = fs::read_to_string(&path)?;
-    let (before, rest) = page
-        .split_once(TABLE_BEGINS)
-        .context("the table begins nowhere")?;
-    let (_, after) = rest
-        .split_once(TABLE_ENDS)
-        .context("the table ends nowhere")?;
-    golden(
-        &path,
-        &format!("{before}{TABLE_BEGINS}\n{table}{TABLE_ENDS}{after}"),
-    )
+    // The second one is the page of the chart, for those who have only the package.
+    for path in ["../../docs/install.md", "README.md"] {
+        let path = chart().join(path);
+        let page = fs::read_to_string(&path)?;
+        let (before, rest) = page
+            .split_once(TABLE_BEGINS)
+            .context("the table begins nowhere")?;
+        let (_, after) = rest
+            .split_once(TABLE_ENDS)
+            .context("the table ends nowhere")?;
+        golden(
+            &path,
+            &format!("{before}{TABLE_BEGINS}\n{table}{TABLE_ENDS}{after}"),
+        )?;
+    }
+    Ok(())
 }
 
 #[test]

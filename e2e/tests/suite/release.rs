@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::ByteString;
 use pod_reloader_e2e::Programs;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -182,11 +183,17 @@ fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
     let project = Project::create()?;
     let digest = project.image(&["amd64", "arm64"])?;
     let release = project.release()?;
-    let chart = release.path(&format!("pod-reloader-{VERSION}.tgz"));
-    let chart = run(Command::new(&project.helm)
-        .args(["show", "chart"])
-        .arg(chart))?;
-    let chart: Value = serde_saphyr::from_str(&chart)?;
+    let package = release.path(&format!("pod-reloader-{VERSION}.tgz"));
+    let shown = |what: &str| {
+        let mut show = Command::new(&project.helm);
+        run(show.args(["show", what]).arg(&package))
+    };
+    let default = "| `image.repository` | `\"registry.example.com/pod-reloader\"` |";
+    ensure!(
+        shown("readme")?.contains(default),
+        "its page has the default"
+    );
+    let chart: Value = serde_saphyr::from_str(&shown("chart")?)?;
     ensure!(
         chart["home"] == "https://git.example.com/pod-reloader",
         "{chart}"
@@ -194,6 +201,9 @@ fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
     ensure!(chart["sources"] == json!([chart["home"]]), "{chart}");
     let maintainer = json!({"name": "pod-reloader", "email": "team@example.com"});
     ensure!(chart["maintainers"] == json!([maintainer]), "{chart}");
+    let icon = text(&chart["icon"])?.strip_prefix("data:image/svg+xml;base64,");
+    let ByteString(icon) = serde_json::from_value(json!(icon))?;
+    ensure!(icon == fs::read(project.path("docs/images/icon.svg"))?);
     let annotations = &chart["annotations"];
     ensure!(annotations["artifacthub.io/license"] == "Apache-2.0");
     let images = text(&annotations["artifacthub.io/images"])?;
@@ -575,6 +585,7 @@ impl Project {
                 "Cargo.lock",
                 "LICENSE",
                 "Makefile",
+                "docs/images/icon.svg",
                 "release.env",
             ])
             .arg(project.path(""))
