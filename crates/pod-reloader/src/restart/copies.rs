@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{debug, info, warn};
 
-use self::known::{Known, Look};
+use self::known::{Counts, Known, Look};
 use self::users::{Copy, Missing, Users};
 use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
@@ -144,6 +144,10 @@ impl Keeper {
         let ours = all.filter(|it| self.reconciler.keeps_copies_in(it));
         let ours: BTreeSet<_> = ours.collect();
         known.retain(&ours);
+        let counts = known.counts();
+        drop(known);
+        // Nobody may look at any namespace from now on.
+        self.show(counts);
         ours
     }
 
@@ -216,14 +220,18 @@ impl Keeper {
         let is_news = known.notes_size(namespace, is_too_large || !is_remembered);
         let counts = known.counts();
         drop(known);
-        let metrics = self.reconciler.metrics();
-        metrics.copies.set(counts.copies as i64);
-        metrics.lost_copies.set(counts.lost as i64);
-        metrics.unpinned_pods.set(counts.unpinned as i64);
+        self.show(counts);
         if is_news {
             warn!(%namespace, "there are more ConfigMaps with the label of copies than pod-reloader looks after in one namespace: copies that are missing there are not brought back, and not all that nobody uses are deleted");
         }
         is_remembered
+    }
+
+    fn show(&self, counts: Counts) {
+        let metrics = self.reconciler.metrics();
+        metrics.copies.set(counts.copies as i64);
+        metrics.lost_copies.set(counts.lost as i64);
+        metrics.unpinned_pods.set(counts.unpinned as i64);
     }
 
     /// Tells users once of copies that are gone for good, and of pods that were created without regard to their pins.

@@ -296,6 +296,22 @@ async fn a_copy_that_a_workload_names_is_brought_back_and_one_that_a_pod_names_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_copy_is_counted_until_its_namespace_is_looked_at_no_more() {
+    let apiserver = Apiserver::default();
+    let pins = json!({PINS: "app=app-0000000001"});
+    let web = json!({"spec": {"template": {"metadata": {"annotations": pins}}}});
+    apiserver.makes("apis/apps/v1", "deployments", "web", &web);
+    let keeper = start(&apiserver);
+    let counted = || keeper.reconciler.metrics().lost_copies.get();
+    keeper.sees_deletion("shop");
+    sleep(LOOK_AGAIN).await;
+    assert_eq!(counted(), 1);
+    // No watch has shown a workload or a copy.
+    assert!(keeper.namespaces().is_empty());
+    assert_eq!(counted(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_a_pod_names_is_not_deleted() {
     let apiserver = Apiserver::default();
     apiserver.makes_copy("shop", "app-0000000001");
