@@ -178,6 +178,14 @@ pub struct Pod {
     metadata: Metadata<Self>,
     #[serde(default)]
     spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    phase: Option<Box<str>>,
 }
 
 impl Wanted for Pod {
@@ -186,10 +194,11 @@ impl Wanted for Pod {
 
 impl Pod {
     /// Returns true if it uses a ConfigMap itself although its pins name a copy of it: whatever replaces the names
-    /// was not there when it was created.
+    /// was not there when it was created. A pod that has ended uses nothing.
     pub fn ignores_pins(&self) -> bool {
+        let has_ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let pins = self.pins().unwrap_or_default();
-        !pins.is_empty() && {
+        !has_ended && !pins.is_empty() && {
             let uses = self.spec.uses();
             let mut config_maps = uses.iter().filter(|it| it.kind == ConfigKind::ConfigMap);
             config_maps.any(|it| pins.get(it.name.as_str()).is_some())
@@ -569,16 +578,23 @@ mod tests {
 
     #[test]
     fn a_pod_that_uses_a_pinned_config_map_itself_ignores_its_pins() {
-        let pod = |pins: &str, name: &str| -> Pod {
+        let in_phase = |phase: &str, pins: &str, name: &str| -> Pod {
             serde_json::from_value(json!({
                 "metadata": {"name": "web-1", "annotations": {PINS: pins}},
                 "spec": {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": name}}]}]},
+                "status": {"phase": phase},
             }))
             .unwrap()
         };
+        let pod = |pins: &str, name: &str| in_phase("Running", pins, name);
         assert!(pod("app=app-0000000001", "app").ignores_pins());
         assert!(!pod("app=app-0000000001", "app-0000000001").ignores_pins());
         assert!(!pod("other=other-0000000001", "app").ignores_pins());
         assert!(!pod("", "app").ignores_pins());
+        // An evicted pod stays until the garbage collection of pods.
+        for (phase, expected) in [("Pending", true), ("Failed", false), ("Succeeded", false)] {
+            let pod = in_phase(phase, "app=app-0000000001", "app");
+            assert_eq!(pod.ignores_pins(), expected, "{phase}");
+        }
     }
 }
