@@ -74,7 +74,7 @@ impl<'a> Policies<'a> {
         let path = "--output=jsonpath={.spec.template.metadata.annotations}";
         let annotations = scene.kubectl(&["get", "deployment", "web", path]).await?;
         ensure!(annotations.contains(RESTARTED), "{annotations}");
-        self.cannot_delete().await
+        self.cannot_delete(GUARDS).await
     }
 
     /// Moves them as `docs/migration/kyverno.md` says: the copy is the same object, and no pod is restarted.
@@ -118,7 +118,7 @@ impl<'a> Policies<'a> {
         ensure!(uid == after, "the copy {uid} became {after}");
         let rollouts = scene.new_revisions("web", &before).await?;
         ensure!(rollouts == 0, "{rollouts} rollouts of a move");
-        self.cannot_delete().await?;
+        self.cannot_delete("guarded is in use by Pod").await?;
 
         self.change("3").await?;
         scene.rolls_once("web", &before).await?;
@@ -148,10 +148,12 @@ impl<'a> Policies<'a> {
         self.scene.kubectl(&["get", "secret", "base", uid]).await
     }
 
-    async fn cannot_delete(&self) -> Result<()> {
+    /// The ConfigMap cannot be deleted, for a reason with these words.
+    async fn cannot_delete(&self, words: &str) -> Result<()> {
         let delete = ["delete", "configmap", "guarded"];
         let refused = self.scene.kubectl_output(&delete).await?;
-        ensure!(refused.code == Some(1), "{refused:?}");
+        let is_refused = refused.code == Some(1) && refused.stderr.contains(words);
+        ensure!(is_refused, "{refused:?}");
         Ok(())
     }
 
