@@ -109,8 +109,12 @@ async fn configure(kubectl: &Tool, manifests: &Path) -> Result<()> {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {
-            "name": "kyverno:background-controller:of-tests",
-            "labels": {"rbac.kyverno.io/aggregate-to-background-controller": "true"},
+            "name": "kyverno:of-tests",
+            // Its admission controller refuses a rule that itself or the other one lacks a right for.
+            "labels": {
+                "rbac.kyverno.io/aggregate-to-admission-controller": "true",
+                "rbac.kyverno.io/aggregate-to-background-controller": "true",
+            },
         },
         "rules": [
             {"apiGroups": [""], "resources": ["secrets"], "verbs": all},
