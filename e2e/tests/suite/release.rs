@@ -425,6 +425,7 @@ fn advisories_are_left_out_without_a_database_unless_they_are_required() -> Resu
 #[test]
 fn an_old_clone_of_the_advisories_is_no_check_of_a_release() -> Result<()> {
     let project = Project::create()?;
+    fs::write(project.path("deny.toml"), "")?;
     let deny = project.program("built/deny", "#!/bin/sh\n")?;
     let clone = project.path("built/database");
     let git = |args: &[&str], date: &str| {
