@@ -53,6 +53,9 @@ pub(crate) struct Snapshot {
     pub(crate) undone: Pins,
     /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
+    /// The objects that a watch has shown to change before they were first read, and that have had the content of
+    /// that read since.
+    pub(crate) heard_of: Vec<Reference>,
     /// The time of the first event about one of the objects since the config hash was last right.
     pub(crate) first_news: Option<Instant>,
     /// The versions to which all pods have been rotated, if that calls for a restart.
@@ -102,6 +105,9 @@ impl Digests {
         let times = reads.iter().map(|(_, read)| read.changed);
         let times = times.chain(changes.iter().map(|(_, at)| *at));
         let changed = times.max().max(changed).unwrap_or_else(Instant::now);
+        let heard_of = reads.iter();
+        let heard_of = heard_of.filter(|(_, read)| read.first_sight && read.is_heard_of);
+        let heard_of = heard_of.map(|(reference, _)| reference.clone()).collect();
         for (reference, read) in reads.iter().filter(|(_, read)| !read.first_sight) {
             if !changes.iter().any(|(known, _)| known == reference) {
                 changes.push((reference.clone(), read.changed));
@@ -110,6 +116,7 @@ impl Digests {
         Ok(Snapshot {
             changed,
             changes,
+            heard_of,
             first_news: None,
             left_out,
             undone: Pins::default(),
@@ -169,6 +176,14 @@ impl Digests {
             state.forgotten = Some(now);
         }
         !known
+    }
+
+    /// Notes that a watch has shown a change of an object. If it has not been read yet, nobody knows what was there
+    /// before.
+    pub(crate) fn hear_of(&self, reference: &Reference) {
+        let entry = self.entry(reference);
+        let mut state = entry.state.lock();
+        state.is_heard_of |= state.read.is_none();
     }
 
     /// Forgets objects whose events were ignored so far, or will be from now on: the references of

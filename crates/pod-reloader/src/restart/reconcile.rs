@@ -398,9 +398,15 @@ impl Reconciler {
         &self.namespaces
     }
 
+    /// Takes in that a config object has changed: a watch shows that it has this resourceVersion now, or is gone.
+    pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
+        self.digests.hear_of(reference);
+        self.config_listed(reference, resource_version);
+    }
+
     /// Takes in that a config object has this resourceVersion now, or is gone. Its workloads are queued
     /// even if that is known already: the knowledge may come from a pass over just one of them.
-    pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
+    pub(crate) fn config_listed(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
         let is_news = self.digests.observe(reference, resource_version, now);
         let first_news = is_news.then_some(now);

@@ -198,7 +198,7 @@ async fn watch_config(
         Event::Init => listed.clear(),
         Event::InitApply(object) => {
             if let Some(reference) = referenced(&object) {
-                reconciler.config_seen(&reference, object.resource_version());
+                reconciler.config_listed(&reference, object.resource_version());
                 listed.insert(reference);
             }
         }
@@ -221,7 +221,7 @@ async fn watch_config(
             };
             for reference in reconciler.present_config() {
                 if in_list(&reference) && !listed.contains(&reference) {
-                    reconciler.config_seen(&reference, None);
+                    reconciler.config_listed(&reference, None);
                 }
             }
             listed = HashSet::new();

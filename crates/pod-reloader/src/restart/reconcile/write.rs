@@ -62,7 +62,11 @@ impl Reconciler {
         let last_write = self.progress.brakes.last_write(id).or(since);
         let is_changed =
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
-        let changed = self.due_changes(workload, snapshot);
+        let mut changed = self.due_changes(workload, snapshot);
+        if changed.is_empty() {
+            // They were first read with the content that the pods lack, and it came while we were watching.
+            changed.clone_from(&snapshot.heard_of);
+        }
         let due = Due {
             workload,
             config_hash,

@@ -115,3 +115,40 @@ async fn an_object_that_is_written_again_and_again_without_a_change_is_read_alon
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 2);
 }
+
+/// Starts a loop that has just seen a Deployment with the config hash of ConfigMap `app`, which has changed since.
+fn of_one_that_has_changed() -> Operator {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    let config_hash = operator.hash_of("app");
+    web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: config_hash});
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    operator.apiserver.write_config_map("app", "2");
+    operator
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_seen_to_change_before_it_is_first_read_is_named() {
+    let operator = of_one_that_has_changed();
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    let note = "restarting pods: ConfigMap app changed";
+    assert_eq!(operator.notes("ConfigChanged"), [note]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_listed_before_it_is_first_read_has_changed_before() {
+    let operator = of_one_that_has_changed();
+    let object = operator.apiserver.config_map("app");
+    let version = object["metadata"]["resourceVersion"].as_str();
+    operator
+        .reconciler
+        .config_listed(&reference("app"), version);
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    let note = "restarting pods: its config changed while pod-reloader was not watching";
+    assert_eq!(operator.notes("ConfigChanged"), [note]);
+}
