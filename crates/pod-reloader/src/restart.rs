@@ -8,6 +8,7 @@ mod cron_jobs;
 mod deleted;
 mod digests;
 mod error;
+mod memory;
 mod namespaces;
 pub(crate) mod progress;
 pub(crate) mod reconcile;

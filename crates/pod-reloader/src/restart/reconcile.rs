@@ -46,6 +46,7 @@ use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
+use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
@@ -55,7 +56,6 @@ use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::stuck::Stuck;
-use crate::restart::trials::Trials;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
@@ -111,7 +111,7 @@ pub(crate) struct Reconciler {
     slots: Slots,
     certificates: Certificates,
     deleted: Deleted,
-    trials: Trials,
+    memories: Memories,
     rounds: Rounds,
     stuck: Stuck,
     /// The CronJobs whose run has not begun.
@@ -165,7 +165,7 @@ impl Reconciler {
             slots: Slots::new(settings.limits),
             certificates: Certificates::default(),
             deleted: Deleted::default(),
-            trials: Trials::default(),
+            memories: Memories::default(),
             rounds: Rounds::default(),
             stuck: Stuck::default(),
             runs: Runs::default(),
@@ -313,7 +313,7 @@ impl Reconciler {
         }
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
-        self.trials.forget(id);
+        self.memories.forget(id);
         self.rounds.forget(id);
         self.stuck.forget(id);
         self.runs.forget(id);

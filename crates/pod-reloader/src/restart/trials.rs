@@ -1,16 +1,13 @@
-//! Remembers which workloads have got a configuration that is put back if they do not become healthy with it.
+//! Remembers that a workload has got a configuration that is put back if it does not become healthy with it.
 
-use std::collections::HashMap;
-
-use parking_lot::Mutex;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::staging::Health;
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
-/// The workloads that have to become healthy, and what was put back.
+/// The configuration with which a workload has to become healthy, and what was put back.
 #[derive(Default)]
-pub(crate) struct Trials(Mutex<HashMap<WorkloadId, Known>>);
+pub(crate) struct Trials(Option<Box<Known>>);
 
 #[derive(Default)]
 struct Known {
@@ -30,7 +27,7 @@ pub(crate) struct Trial {
 
 impl Trials {
     /// Notes that a workload is restarted with another configuration.
-    pub(crate) fn begin(&self, before: &Workload) {
+    pub(crate) fn begin(&mut self, before: &Workload) {
         let reverts = before.pinning.as_deref().is_some_and(|it| it.reverts);
         let Some(staging) = before.staging.as_deref().filter(|_| reverts) else {
             return;
@@ -39,13 +36,12 @@ impl Trials {
             deadline: Instant::now() + staging.deadline,
             was_healthy: staging.health == Health::Healthy,
         };
-        self.0.lock().entry(before.id.clone()).or_default().trial = Some(trial);
+        self.0.get_or_insert_default().trial = Some(trial);
     }
 
     /// Returns the trial of a workload that is not healthy. One that is healthy has passed.
-    pub(crate) fn open(&self, workload: &Workload) -> Option<Trial> {
-        let mut known = self.0.lock();
-        let known = known.get_mut(&workload.id)?;
+    pub(crate) fn open(&mut self, workload: &Workload) -> Option<Trial> {
+        let known = self.0.as_mut()?;
         let health = workload.staging.as_deref().map(|it| it.health);
         if health != Some(Health::Rolling) && health != Some(Health::Unavailable) {
             known.trial = None;
@@ -53,28 +49,28 @@ impl Trials {
         known.trial
     }
 
-    /// Ends the trial of a workload.
-    pub(crate) fn end(&self, id: &WorkloadId) {
-        if let Some(known) = self.0.lock().get_mut(id) {
+    /// Ends the trial.
+    pub(crate) fn end(&mut self) {
+        if let Some(known) = &mut self.0 {
             known.trial = None;
         }
     }
 
     /// Notes that this content was put back, which ends the trial.
-    pub(crate) fn put_back(&self, id: &WorkloadId, undone: &Pins) {
+    pub(crate) fn put_back(&mut self, undone: &Pins) {
         let put_back = Some(undone.clone());
         let trial = None;
-        self.0.lock().insert(id.clone(), Known { trial, put_back });
+        self.0 = Some(Box::new(Known { trial, put_back }));
     }
 
     /// Returns true if this content was put back last time.
-    pub(crate) fn has_put_back(&self, id: &WorkloadId, undone: &Pins) -> bool {
-        let known = self.0.lock();
-        known.get(id).and_then(|it| it.put_back.as_ref()) == Some(undone)
+    pub(crate) fn has_put_back(&self, undone: &Pins) -> bool {
+        let known = self.0.as_ref();
+        known.and_then(|known| known.put_back.as_ref()) == Some(undone)
     }
 
-    /// Forgets a workload.
-    pub(crate) fn forget(&self, id: &WorkloadId) {
-        self.0.lock().remove(id);
+    /// Returns true if nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 }

@@ -18,6 +18,7 @@ use super::Reconciler;
 use super::pass::Action;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
+use crate::restart::trials::Trials;
 use crate::runtime::resources::{PAGE, Resources, api};
 
 /// What stands in the way of a revert.
@@ -37,7 +38,11 @@ impl Reconciler {
         &self,
         workload: &Workload,
     ) -> Result<Option<Action>, RestartError> {
-        let Some(trial) = self.trials.open(workload) else {
+        let id = &workload.id;
+        let trial = self
+            .memories
+            .with(id, |memory| memory.trials.open(workload));
+        let Some(trial) = trial else {
             return Ok(None);
         };
         if Instant::now() < trial.deadline {
@@ -50,7 +55,7 @@ impl Reconciler {
         let earlier = match earlier {
             Ok(earlier) => earlier,
             Err(obstacle) => {
-                self.trials.end(&workload.id);
+                self.memories.with(id, |memory| memory.trials.end());
                 self.progress.report(workload, Notice::NotPutBack(obstacle));
                 return Ok(Some(Action::AwaitChange));
             }
@@ -79,7 +84,8 @@ impl Reconciler {
         let began = Instant::now();
         let written = || {
             let id = &workload.id;
-            self.trials.put_back(id, &earlier.undone);
+            self.memories
+                .with(id, |memory| memory.trials.put_back(&earlier.undone));
             self.progress.undone(id, true);
             let max_restarts = self.settings.max_restarts;
             self.progress
@@ -139,7 +145,12 @@ impl Reconciler {
         let Some(objects) = workload.with_copies(now.objects, &pins, &copies, &names) else {
             return Ok(Err("a copy of the earlier config is gone"));
         };
-        if self.trials.has_put_back(&workload.id, &undone) {
+        let id = &workload.id;
+        let has_put_back = |trials: &Trials| trials.has_put_back(&undone);
+        if self
+            .memories
+            .with(id, |memory| has_put_back(&memory.trials))
+        {
             return Ok(Err("it was put back before"));
         }
         Ok(Ok(Earlier {

@@ -180,7 +180,8 @@ impl Reconciler {
         );
         self.metrics.restart(id, cause);
         if cause == Cause::Changed {
-            self.trials.begin(workload);
+            self.memories
+                .with(id, |memory| memory.trials.begin(workload));
         }
         if let (Cause::Changed, Some(first_news)) = (cause, due.first_news) {
             self.metrics.patched_after(first_news.elapsed());

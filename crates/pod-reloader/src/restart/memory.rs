@@ -1,0 +1,89 @@
+//! Remembers what the loop knows of each workload: one entry, with a part for each feature.
+//!
+//! A workload that goes is one removal, so a feature that has its part here has nothing to clean up. What outlives a
+//! workload or a term is elsewhere, and so is what ties workloads to each other.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use pod_reloader_core::workload::WorkloadId;
+
+use crate::restart::trials::Trials;
+
+/// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
+/// no room.
+#[derive(Default)]
+pub(crate) struct Memories(Mutex<HashMap<WorkloadId, WorkloadMemory>>);
+
+/// What is remembered of one workload. Few workloads have many parts, so the content of a part is kept apart from it.
+#[derive(Default)]
+pub(crate) struct WorkloadMemory {
+    /// The configuration that is put back if the workload does not become healthy with it.
+    pub(crate) trials: Trials,
+}
+
+impl Memories {
+    /// Returns what `act` makes of the memory of a workload.
+    ///
+    /// # Caveats
+    ///
+    /// All memories are locked meanwhile, so `act` must not ask for one again.
+    pub(crate) fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut WorkloadMemory) -> T) -> T {
+        let mut all = self.0.lock();
+        if let Some(memory) = all.get_mut(id) {
+            let made = act(memory);
+            if memory.is_empty() {
+                all.remove(id);
+            }
+            return made;
+        }
+        let mut memory = WorkloadMemory::default();
+        let made = act(&mut memory);
+        if !memory.is_empty() {
+            all.insert(id.clone(), memory);
+        }
+        made
+    }
+
+    /// Forgets a workload, and returns what was remembered of it.
+    pub(crate) fn forget(&self, id: &WorkloadId) -> Option<WorkloadMemory> {
+        self.0.lock().remove(id)
+    }
+}
+
+impl WorkloadMemory {
+    fn is_empty(&self) -> bool {
+        // Without `..`, so that a part that is added is not left out here.
+        let Self { trials } = self;
+        trials.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::pins::Pins;
+
+    #[test]
+    fn only_workloads_of_which_something_is_remembered_take_room() {
+        let memories = Memories::default();
+        let id = WorkloadId {
+            kind: WorkloadKind::DEPLOYMENT,
+            namespace: Name::parse("ns").unwrap(),
+            name: "web".into(),
+        };
+        let known = || memories.0.lock().len();
+        memories.with(&id, |memory| memory.trials.end());
+        assert_eq!(known(), 0);
+        memories.with(&id, |memory| memory.trials.put_back(&Pins::default()));
+        assert_eq!(known(), 1);
+        assert!(memories.with(&id, |memory| memory.trials.has_put_back(&Pins::default())));
+        memories.with(&id, |memory| memory.trials = Trials::default());
+        assert_eq!(known(), 0);
+        memories.with(&id, |memory| memory.trials.put_back(&Pins::default()));
+        assert!(memories.forget(&id).is_some());
+        assert_eq!(known(), 0);
+    }
+}
