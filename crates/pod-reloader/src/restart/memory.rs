@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use pod_reloader_core::workload::WorkloadId;
 
+use crate::restart::rounds::Rounds;
 use crate::restart::trials::Trials;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
@@ -20,6 +21,8 @@ pub(crate) struct Memories(Mutex<HashMap<WorkloadId, WorkloadMemory>>);
 pub(crate) struct WorkloadMemory {
     /// The configuration that is put back if the workload does not become healthy with it.
     pub(crate) trials: Trials,
+    /// How far the objects are that change together.
+    pub(crate) rounds: Rounds,
 }
 
 impl Memories {
@@ -54,8 +57,8 @@ impl Memories {
 impl WorkloadMemory {
     fn is_empty(&self) -> bool {
         // Without `..`, so that a part that is added is not left out here.
-        let Self { trials } = self;
-        trials.is_empty()
+        let Self { trials, rounds } = self;
+        trials.is_empty() && rounds.is_empty()
     }
 }
 

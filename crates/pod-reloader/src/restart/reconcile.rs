@@ -52,7 +52,6 @@ use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
 use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::rotations::Rotations;
-use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::stuck::Stuck;
@@ -112,7 +111,6 @@ pub(crate) struct Reconciler {
     certificates: Certificates,
     deleted: Deleted,
     memories: Memories,
-    rounds: Rounds,
     stuck: Stuck,
     /// The CronJobs whose run has not begun.
     runs: Runs,
@@ -166,7 +164,6 @@ impl Reconciler {
             certificates: Certificates::default(),
             deleted: Deleted::default(),
             memories: Memories::default(),
-            rounds: Rounds::default(),
             stuck: Stuck::default(),
             runs: Runs::default(),
             settings,
@@ -314,7 +311,6 @@ impl Reconciler {
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
         self.memories.forget(id);
-        self.rounds.forget(id);
         self.stuck.forget(id);
         self.runs.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));

@@ -17,14 +17,18 @@ impl Reconciler {
         snapshot: &Snapshot,
         decision: &Decision,
     ) {
+        let id = &workload.id;
+        let has_looked = || self.memories.with(id, |memory| !memory.rounds.is_empty());
         let is_due = match decision {
             Decision::Set { cause, .. } => cause.is_of_content(),
             Decision::Unchanged => false,
             // What appears later is a change that was seen.
-            Decision::MissingConfig(_) if !self.rounds.knows(&workload.id) => false,
+            Decision::MissingConfig(_) if !has_looked() => false,
             Decision::MissingConfig(_) | Decision::Baseline(_) => return,
         };
-        self.rounds.look(workload, &snapshot.objects, is_due);
+        let objects = &snapshot.objects;
+        self.memories
+            .with(id, |memory| memory.rounds.look(workload, objects, is_due));
     }
 
     /// Returns when to look again at a workload some of whose objects have yet to change, and reports that.
@@ -33,18 +37,22 @@ impl Reconciler {
         if !cause.is_of_content() {
             return None;
         }
-        match self.rounds.verdict(&workload.id, together) {
+        let id = &workload.id;
+        let verdict = self
+            .memories
+            .with(id, |memory| memory.rounds.verdict(together));
+        match verdict {
             Verdict::Go => None,
             Verdict::Wait(missing, until) => {
                 let notice = Notice::AwaitsTogether(missing, together.timeout);
                 self.progress.report(workload, notice);
                 // The wait ends by itself, so others of its stages wait for it.
-                self.push_all(self.stages.stops_waiting(&workload.id));
+                self.push_all(self.stages.stops_waiting(id));
                 Some(Instant::from_std(until))
             }
             // Other objects may be about to change along with the last one.
             Verdict::Complete => {
-                self.progress.settles_anew(&workload.id);
+                self.progress.settles_anew(id);
                 Some(Instant::now())
             }
             Verdict::TimedOut(missing) => {
