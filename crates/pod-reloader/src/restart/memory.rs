@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::workload::WorkloadId;
 
 use crate::restart::rounds::Rounds;
+use crate::restart::stuck::Stuck;
 use crate::restart::trials::Trials;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
@@ -23,6 +24,8 @@ pub(crate) struct WorkloadMemory {
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
     pub(crate) rounds: Rounds,
+    /// The pod of a StatefulSet that is in the way.
+    pub(crate) stuck: Stuck,
 }
 
 impl Memories {
@@ -57,8 +60,12 @@ impl Memories {
 impl WorkloadMemory {
     fn is_empty(&self) -> bool {
         // Without `..`, so that a part that is added is not left out here.
-        let Self { trials, rounds } = self;
-        trials.is_empty() && rounds.is_empty()
+        let Self {
+            trials,
+            rounds,
+            stuck,
+        } = self;
+        trials.is_empty() && rounds.is_empty() && stuck.is_empty()
     }
 }
 

@@ -54,7 +54,6 @@ use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::rotations::Rotations;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
-use crate::restart::stuck::Stuck;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
@@ -111,7 +110,6 @@ pub(crate) struct Reconciler {
     certificates: Certificates,
     deleted: Deleted,
     memories: Memories,
-    stuck: Stuck,
     /// The CronJobs whose run has not begun.
     runs: Runs,
     /// The rounds of pods that reload. `None` if that is switched off.
@@ -164,7 +162,6 @@ impl Reconciler {
             certificates: Certificates::default(),
             deleted: Deleted::default(),
             memories: Memories::default(),
-            stuck: Stuck::default(),
             runs: Runs::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
@@ -311,7 +308,6 @@ impl Reconciler {
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
         self.memories.forget(id);
-        self.stuck.forget(id);
         self.runs.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);

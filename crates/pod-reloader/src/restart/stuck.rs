@@ -1,16 +1,13 @@
-//! Remembers which pods are in the way of a corrected configuration, and since when.
+//! Remembers which pod is in the way of a corrected configuration, and since when.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use pod_reloader_core::stuck::SetPod;
-use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
-/// The looks at StatefulSets whose rollout is under way.
+/// The last look at a StatefulSet whose rollout is under way.
 #[derive(Default)]
-pub(crate) struct Stuck(Mutex<HashMap<WorkloadId, Look>>);
+pub(crate) struct Stuck(Option<Box<Look>>);
 
 /// The last look at the pods of a StatefulSet.
 struct Look {
@@ -27,16 +24,15 @@ struct Found {
 
 impl Stuck {
     /// Returns when to look at the pods of a StatefulSet again, if not now.
-    pub(crate) fn next_look(&self, id: &WorkloadId, pause: Duration) -> Option<Instant> {
-        let next = self.0.lock().get(id)?.at + pause;
+    pub(crate) fn next_look(&self, pause: Duration) -> Option<Instant> {
+        let next = self.0.as_ref()?.at + pause;
         (Instant::now() < next).then_some(next)
     }
 
     /// Notes a look at the pods of a StatefulSet, and returns since when this pod has been seen in the way.
-    pub(crate) fn saw(&self, id: &WorkloadId, pod: Option<&SetPod>) -> Option<Instant> {
+    pub(crate) fn saw(&mut self, pod: Option<&SetPod>) -> Option<Instant> {
         let now = Instant::now();
-        let mut looks = self.0.lock();
-        let before = looks.remove(id).and_then(|it| it.found);
+        let before = self.0.take().and_then(|look| look.found);
         let found = pod.map(|pod| {
             let (uid, ready_changed) = (pod.uid(), pod.ready_changed());
             let is_same =
@@ -48,21 +44,19 @@ impl Stuck {
             })
         });
         let since = found.as_ref().map(|it| it.since);
-        looks.insert(id.clone(), Look { at: now, found });
+        self.0 = Some(Box::new(Look { at: now, found }));
         since
     }
 
-    /// Forgets a workload.
-    pub(crate) fn forget(&self, id: &WorkloadId) {
-        self.0.lock().remove(id);
+    /// Returns true if no look is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
     use serde_json::json;
 
     #[tokio::test(start_paused = true)]
@@ -74,18 +68,13 @@ mod tests {
             }))
             .unwrap()
         };
-        let (stuck, began) = (Stuck::default(), Instant::now());
-        let id = WorkloadId {
-            kind: WorkloadKind::STATEFUL_SET,
-            namespace: Name::parse("ns").unwrap(),
-            name: "db".into(),
-        };
+        let (mut stuck, began) = (Stuck::default(), Instant::now());
         let pause = Duration::from_secs(30);
-        let saw = async |pod: Option<SetPod>| {
-            let since = stuck.saw(&id, pod.as_ref());
-            assert_eq!(stuck.next_look(&id, pause), Some(Instant::now() + pause));
+        let mut saw = async |pod: Option<SetPod>| {
+            let since = stuck.saw(pod.as_ref());
+            assert_eq!(stuck.next_look(pause), Some(Instant::now() + pause));
             tokio::time::sleep(pause).await;
-            assert_eq!(stuck.next_look(&id, pause), None);
+            assert_eq!(stuck.next_look(pause), None);
             since.map(|since| (since - began).as_secs())
         };
         assert_eq!(saw(Some(pod("a", "12:00"))).await, Some(0));

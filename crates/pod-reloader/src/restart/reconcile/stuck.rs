@@ -14,6 +14,7 @@ use tracing::info;
 use super::Reconciler;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
+use crate::restart::stuck::Stuck;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
@@ -29,11 +30,15 @@ impl Reconciler {
     pub(super) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
         let (id, after) = (&workload.id, self.settings.unstick_after);
         if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
-            self.stuck.forget(id);
+            self.memories
+                .with(id, |memory| memory.stuck = Stuck::default());
             return Ok(());
         }
         let pause = pause(after);
-        if let Some(next) = self.stuck.next_look(id, pause) {
+        let next_look = self
+            .memories
+            .with(id, |memory| memory.stuck.next_look(pause));
+        if let Some(next) = next_look {
             self.push(id.clone(), next);
             return Ok(());
         }
@@ -47,11 +52,11 @@ impl Reconciler {
             read => read.map_err(failed)?,
         };
         if !set.replaces_in_order() {
-            self.stuck.saw(id, None);
+            self.memories.with(id, |memory| memory.stuck.saw(None));
             return Ok(());
         }
         let pod = stuck_pod(workload, &set, &pods);
-        let since = self.stuck.saw(id, pod);
+        let since = self.memories.with(id, |memory| memory.stuck.saw(pod));
         if let (Some(pod), Some(since)) = (pod, since)
             && since.elapsed() >= after
         {
