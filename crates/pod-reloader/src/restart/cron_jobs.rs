@@ -1,12 +1,10 @@
 //! Runs a CronJob out of schedule when its config has changed, if the settings ask for it.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PostParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client};
-use parking_lot::Mutex;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::cron_job::{ActiveJob, CronJob, Job};
 use pod_reloader_core::kind::WorkloadKind;
@@ -31,9 +29,9 @@ pub(crate) fn is_cron_job(kind: WorkloadKind) -> bool {
     kind.is("batch", "CronJob")
 }
 
-/// The runs that have not begun.
+/// The run of a CronJob that has not begun.
 #[derive(Default)]
-pub(crate) struct Runs(Mutex<HashMap<WorkloadId, DueRun>>);
+pub(crate) struct Runs(Option<Box<DueRun>>);
 
 /// A run that has not begun.
 #[derive(Clone, Copy)]
@@ -45,27 +43,26 @@ struct DueRun {
 
 impl Runs {
     /// Notes that a run is due. An earlier one that has not begun is the same: it would have this configuration, too.
-    pub(crate) fn note(&self, id: &WorkloadId, since: Timestamp) {
+    pub(crate) fn note(&mut self, since: Timestamp) {
         let now = Instant::now();
         let run = DueRun {
             since,
             noted: now,
             next_look: now,
         };
-        self.0.lock().insert(id.clone(), run);
+        self.0 = Some(Box::new(run));
     }
 
     /// Returns since when a run is due, and when to look at it.
-    pub(crate) fn due(&self, id: &WorkloadId) -> Option<(Timestamp, Instant)> {
-        let run = *self.0.lock().get(id)?;
+    pub(crate) fn due(&self) -> Option<(Timestamp, Instant)> {
+        let run = self.0.as_ref()?;
         Some((run.since, run.next_look))
     }
 
     /// Notes that a run has to wait. Returns when to look at it again.
-    pub(crate) fn waits(&self, id: &WorkloadId) -> Instant {
+    pub(crate) fn waits(&mut self) -> Instant {
         let now = Instant::now();
-        let mut runs = self.0.lock();
-        let Some(run) = runs.get_mut(id) else {
+        let Some(run) = &mut self.0 else {
             return now + LOOK;
         };
         let waited = now - run.noted;
@@ -73,9 +70,14 @@ impl Runs {
         run.next_look
     }
 
-    /// Forgets a run, which has begun or never will.
-    pub(crate) fn forget(&self, id: &WorkloadId) {
-        self.0.lock().remove(id);
+    /// Forgets the run, which has begun or never will.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Returns true if no run is due.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 }
 
@@ -181,6 +183,7 @@ mod tests {
 
     use super::*;
     use crate::mock::{Answer, client};
+    use parking_lot::Mutex;
     use pod_reloader_core::cron_job::Run;
     use pod_reloader_core::name::Name;
     use serde_json::{Value, json};
@@ -241,23 +244,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_waits_is_looked_at_again_later() {
-        let runs = Runs::default();
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "nightly".into(),
-        };
-        assert_eq!(runs.due(&id), None);
-        runs.note(&id, Timestamp::UNIX_EPOCH);
-        assert_eq!(runs.due(&id), Some((Timestamp::UNIX_EPOCH, Instant::now())));
-        let next = runs.waits(&id);
+        let mut runs = Runs::default();
+        assert_eq!(runs.due(), None);
+        runs.note(Timestamp::UNIX_EPOCH);
+        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, Instant::now())));
+        let next = runs.waits();
         assert_eq!(next, Instant::now() + LOOK);
-        assert_eq!(runs.due(&id), Some((Timestamp::UNIX_EPOCH, next)));
+        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, next)));
         for (waited, pause) in [(50, 5), (100, 15), (3600, 60)] {
             tokio::time::advance(Duration::from_secs(waited)).await;
-            assert_eq!(runs.waits(&id), Instant::now() + Duration::from_secs(pause));
+            assert_eq!(runs.waits(), Instant::now() + Duration::from_secs(pause));
         }
-        runs.forget(&id);
-        assert_eq!(runs.due(&id), None);
+        runs.forget();
+        assert_eq!(runs.due(), None);
     }
 }

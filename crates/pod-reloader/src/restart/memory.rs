@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use pod_reloader_core::workload::WorkloadId;
 
+use crate::restart::cron_jobs::Runs;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
 use crate::restart::trials::Trials;
@@ -26,6 +27,8 @@ pub(crate) struct WorkloadMemory {
     pub(crate) rounds: Rounds,
     /// The pod of a StatefulSet that is in the way.
     pub(crate) stuck: Stuck,
+    /// The run of a CronJob that has not begun.
+    pub(crate) runs: Runs,
 }
 
 impl Memories {
@@ -64,8 +67,9 @@ impl WorkloadMemory {
             trials,
             rounds,
             stuck,
+            runs,
         } = self;
-        trials.is_empty() && rounds.is_empty() && stuck.is_empty()
+        trials.is_empty() && rounds.is_empty() && stuck.is_empty() && runs.is_empty()
     }
 }
 

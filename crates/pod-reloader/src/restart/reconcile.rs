@@ -43,7 +43,6 @@ use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
 use crate::restart::certificates::Certificates;
-use crate::restart::cron_jobs::Runs;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
 use crate::restart::memory::Memories;
@@ -110,8 +109,6 @@ pub(crate) struct Reconciler {
     certificates: Certificates,
     deleted: Deleted,
     memories: Memories,
-    /// The CronJobs whose run has not begun.
-    runs: Runs,
     /// The rounds of pods that reload. `None` if that is switched off.
     reloads: Option<Reloads>,
     worker: Arc<Worker<WorkloadId>>,
@@ -162,7 +159,6 @@ impl Reconciler {
             certificates: Certificates::default(),
             deleted: Deleted::default(),
             memories: Memories::default(),
-            runs: Runs::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -308,7 +304,6 @@ impl Reconciler {
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
         self.memories.forget(id);
-        self.runs.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);
     }

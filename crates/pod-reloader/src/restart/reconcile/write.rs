@@ -129,7 +129,8 @@ impl Reconciler {
         });
         let action = action.await;
         if runs && is_restarted && cron_jobs::is_cron_job(id.kind) {
-            self.runs.note(id, (self.settings.clock)());
+            let now = (self.settings.clock)();
+            self.memories.with(id, |memory| memory.runs.note(now));
         }
         Ok(action?.at_latest(self.run_cron_job(workload).await))
     }
@@ -203,13 +204,14 @@ impl Reconciler {
     /// once, and reports a failure.
     pub(super) async fn run_cron_job(&self, workload: &Workload) -> Option<Instant> {
         let id = &workload.id;
-        let (due, next_look) = self.runs.due(id)?;
+        let (due, next_look) = self.memories.with(id, |memory| memory.runs.due())?;
+        let waits = || self.memories.with(id, |memory| memory.runs.waits());
         if Instant::now() < next_look {
             return Some(next_look);
         }
         let begun = match cron_jobs::read(&self.client, &self.budget, id).await {
             Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
-                Run::Wait => return Some(self.runs.waits(id)),
+                Run::Wait => return Some(waits()),
                 Run::GiveUp(why) => {
                     self.not_run(workload, why);
                     Ok(None)
@@ -218,10 +220,10 @@ impl Reconciler {
                     cron_jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
                 }
             },
-            Err(error) if !error.is_refusal() => return Some(self.runs.waits(id)),
+            Err(error) if !error.is_refusal() => return Some(waits()),
             Err(error) => Err(error),
         };
-        self.runs.forget(id);
+        self.memories.with(id, |memory| memory.runs.forget());
         let WorkloadId {
             namespace, name, ..
         } = id;
