@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use pod_reloader_core::workload::WorkloadId;
 
+use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
@@ -29,6 +30,8 @@ pub(crate) struct WorkloadMemory {
     pub(crate) stuck: Stuck,
     /// The run of a CronJob that has not begun.
     pub(crate) runs: Runs,
+    /// The certificates that the pods have loaded.
+    pub(crate) certificates: Certificates,
 }
 
 impl Memories {
@@ -68,8 +71,13 @@ impl WorkloadMemory {
             rounds,
             stuck,
             runs,
+            certificates,
         } = self;
-        trials.is_empty() && rounds.is_empty() && stuck.is_empty() && runs.is_empty()
+        trials.is_empty()
+            && rounds.is_empty()
+            && stuck.is_empty()
+            && runs.is_empty()
+            && certificates.is_empty()
     }
 }
 

@@ -42,7 +42,6 @@ use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
-use crate::restart::certificates::Certificates;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
 use crate::restart::memory::Memories;
@@ -106,7 +105,6 @@ pub(crate) struct Reconciler {
     rotations: Rotations,
     stages: Stages,
     slots: Slots,
-    certificates: Certificates,
     deleted: Deleted,
     memories: Memories,
     /// The rounds of pods that reload. `None` if that is switched off.
@@ -156,7 +154,6 @@ impl Reconciler {
             rotations: Rotations::default(),
             stages: Stages::default(),
             slots: Slots::new(settings.limits),
-            certificates: Certificates::default(),
             deleted: Deleted::default(),
             memories: Memories::default(),
             settings,
@@ -302,7 +299,6 @@ impl Reconciler {
             self.take_in_what_fits(&id.namespace);
         }
         // A pass that had begun before may have left something behind.
-        self.certificates.forget(id);
         self.memories.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);

@@ -75,9 +75,10 @@ impl Reconciler {
         opens: &Zoned,
     ) -> Option<Timestamp> {
         let (id, config_hash) = (&workload.id, present_value(workload)?);
-        let expires = self
-            .certificates
-            .first_expiry(id, config_hash, &snapshot.objects)?;
+        let objects = &snapshot.objects;
+        let expires = self.memories.with(id, |memory| {
+            memory.certificates.first_expiry(config_hash, objects)
+        })?;
         (expires < opens.timestamp()).then_some(expires)
     }
 
@@ -89,7 +90,11 @@ impl Reconciler {
         let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {
             return true;
         };
-        if self.certificates.are_known(&workload.id, config_hash) {
+        let id = &workload.id;
+        let are_known = self
+            .memories
+            .with(id, |memory| memory.certificates.are_known(config_hash));
+        if are_known {
             return true;
         }
         let mut certificates = Vec::new();
@@ -117,7 +122,8 @@ impl Reconciler {
                 config_hash,
                 certificates,
             };
-            self.certificates.load(&workload.id, loaded);
+            self.memories
+                .with(id, |memory| memory.certificates.load(loaded));
         }
         true
     }
