@@ -10,6 +10,7 @@ mod digests;
 mod error;
 mod memory;
 mod namespaces;
+mod passes;
 pub(crate) mod progress;
 pub(crate) mod reconcile;
 mod releases;

@@ -4,24 +4,28 @@
 //! workload or a term is elsewhere, and so is what ties workloads to each other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pod_reloader_core::workload::WorkloadId;
 
 use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
+use crate::restart::passes::Passes;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
 use crate::restart::trials::Trials;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
-/// no room.
-#[derive(Default)]
-pub(crate) struct Memories(Mutex<HashMap<WorkloadId, WorkloadMemory>>);
+/// no room. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Memories(Arc<Mutex<HashMap<WorkloadId, WorkloadMemory>>>);
 
 /// What is remembered of one workload. Few workloads have many parts, so the content of a part is kept apart from it.
 #[derive(Default)]
 pub(crate) struct WorkloadMemory {
+    /// What passes over the workload have found and reported.
+    pub(crate) passes: Option<Box<Passes>>,
     /// The configuration that is put back if the workload does not become healthy with it.
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
@@ -57,6 +61,13 @@ impl Memories {
         made
     }
 
+    /// Returns the workloads whose memory `is_meant`.
+    pub(crate) fn ids(&self, is_meant: impl Fn(&WorkloadMemory) -> bool) -> Vec<WorkloadId> {
+        let all = self.0.lock();
+        let meant = all.iter().filter(|(_, memory)| is_meant(memory));
+        meant.map(|(id, _)| id.clone()).collect()
+    }
+
     /// Forgets a workload, and returns what was remembered of it.
     pub(crate) fn forget(&self, id: &WorkloadId) -> Option<WorkloadMemory> {
         self.0.lock().remove(id)
@@ -67,13 +78,15 @@ impl WorkloadMemory {
     fn is_empty(&self) -> bool {
         // Without `..`, so that a part that is added is not left out here.
         let Self {
+            passes,
             trials,
             rounds,
             stuck,
             runs,
             certificates,
         } = self;
-        trials.is_empty()
+        passes.is_none()
+            && trials.is_empty()
             && rounds.is_empty()
             && stuck.is_empty()
             && runs.is_empty()

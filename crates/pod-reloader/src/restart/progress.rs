@@ -5,12 +5,11 @@ mod releases;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use pod_reloader_core::brake::{INTERVAL, WINDOW};
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
-use pod_reloader_core::release::Release;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -20,12 +19,10 @@ use crate::metrics::Metrics;
 use crate::report::notice::{Notice, about};
 use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
+use crate::restart::memory::Memories;
+use crate::restart::passes::{Look, Passes, Pending};
 use crate::runtime::events::Events;
 
-/// The first pause after which objects are read again that the pods lack and that are not tracked. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest of these pauses.
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The maximum time that a restart waits for its objects to settle, in settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 
@@ -34,7 +31,7 @@ pub(crate) struct Progress {
     events: Events,
     notifications: Option<Notifications>,
     metrics: Metrics,
-    entries: Mutex<HashMap<WorkloadId, Entry>>,
+    pub(crate) memories: Memories,
     pub(crate) brakes: Brakes,
     /// For objects of which single keys are tracked: fingerprints of these entries, from when the hash was
     /// right.
@@ -45,80 +42,6 @@ pub(crate) struct Progress {
     undone: Mutex<HashSet<WorkloadId>>,
     /// The keys that the log has already reported as missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
-}
-
-#[derive(Debug, Default)]
-struct Entry {
-    /// The restart that is due.
-    pending: Option<Pending>,
-    /// The time since which the pods could not start.
-    missing_since: Option<Instant>,
-    /// When objects are read again that are not tracked, if the pods could not start without one of them.
-    look: Option<Look>,
-    /// The number of passes in a row that failed in the same way: refused, or otherwise.
-    failures: u32,
-    /// True if the last failure was a refusal.
-    refused: bool,
-    /// The last notice to the user, and when it was published, so as not to repeat it.
-    last_notice: Option<(Notice, Instant)>,
-    /// The bad items that were last reported to the user.
-    last_rejected: Vec<Rejected>,
-}
-
-/// When objects that are not tracked are read again: no watch shows when they come.
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    next: Instant,
-    /// The pause that ends then.
-    pause: Duration,
-}
-
-impl Look {
-    /// Returns the first look after the pods lacked something, or after news.
-    fn first() -> Self {
-        Self {
-            next: Instant::now() + FIRST_PAUSE,
-            pause: FIRST_PAUSE,
-        }
-    }
-
-    /// Returns the next look, after a longer pause if this one is over.
-    fn then(self) -> Self {
-        let now = Instant::now();
-        if now < self.next {
-            return self;
-        }
-        let pause = (self.pause * 2).min(LONGEST_PAUSE);
-        Self {
-            next: now + pause,
-            pause,
-        }
-    }
-}
-
-/// A restart that is due.
-#[derive(Debug)]
-struct Pending {
-    since: Instant,
-    /// The time since which its objects have been settling.
-    settling_since: Instant,
-    /// The config hash that the restart would write. It stands for everything that is tracked, and nothing
-    /// else.
-    config_hash: Box<str>,
-    /// The time when that hash last changed.
-    changed: Instant,
-    /// The release that the restart waits for.
-    awaits: Option<Release>,
-    /// The time since when it has waited for releases.
-    waiting_since: Option<Instant>,
-    /// The time when the last such wait ended.
-    release_ended: Option<Instant>,
-}
-
-impl Entry {
-    fn last_notice(&self) -> Option<&Notice> {
-        self.last_notice.as_ref().map(|(notice, _)| notice)
-    }
 }
 
 impl Progress {
@@ -132,7 +55,7 @@ impl Progress {
             events,
             notifications,
             metrics,
-            entries: Mutex::default(),
+            memories: Memories::default(),
             brakes,
             entries_at_rest: Mutex::default(),
             foreign: Mutex::default(),
@@ -178,9 +101,10 @@ impl Progress {
 
     /// Notes that a workload has waited for an object, which has changed. Others may change along with it.
     pub(crate) fn settles_anew(&self, id: &WorkloadId) {
-        if let Some(pending) = self.lock().get_mut(id).and_then(|it| it.pending.as_mut()) {
-            pending.settling_since = Instant::now();
-        }
+        self.known(id, |passes| {
+            passes.pending.as_mut()?.settling_since = Instant::now();
+            Some(())
+        });
     }
 
     /// Notes that the pods of a workload could not start, and returns since when.
@@ -194,8 +118,7 @@ impl Progress {
     /// Returns true if the pods of a workload could not start without an object that is not tracked, when such objects
     /// were last read.
     pub(crate) fn lacks_untracked(&self, id: &WorkloadId) -> bool {
-        let entries = self.lock();
-        entries.get(id).is_some_and(|entry| entry.look.is_some())
+        self.known(id, |passes| passes.look).is_some()
     }
 
     /// Notes whether the pods of a workload could not start without an object that is not tracked, as has just been read.
@@ -209,19 +132,17 @@ impl Progress {
 
     /// Returns when objects are to be read again that a workload lacks and does not track, if that is not now.
     pub(crate) fn next_look(&self, id: &WorkloadId) -> Option<Instant> {
-        let entries = self.lock();
-        let next = entries.get(id)?.look?.next;
+        let next = self.known(id, |passes| passes.look)?.next;
         (Instant::now() < next).then_some(next)
     }
 
     /// Notes that these workloads or their objects have changed. Somebody is at work, so what they lack and do not track
     /// may come soon.
     pub(crate) fn news<'a>(&self, ids: impl IntoIterator<Item = &'a WorkloadId>) {
-        let mut entries = self.lock();
         for id in ids {
-            if let Some(look) = entries.get_mut(id).and_then(|it| it.look.as_mut()) {
-                *look = Look::first();
-            }
+            self.known(id, |passes| {
+                passes.look.as_mut().map(|look| *look = Look::first())
+            });
         }
     }
 
@@ -242,9 +163,8 @@ impl Progress {
     }
 
     fn last_notice_is(&self, id: &WorkloadId, is_meant: impl FnOnce(&Notice) -> bool) -> bool {
-        let entries = self.lock();
-        let last = entries.get(id).and_then(Entry::last_notice);
-        last.is_some_and(is_meant)
+        self.known(id, |passes| passes.last_notice().map(is_meant))
+            .unwrap_or_default()
     }
 
     /// Returns when the last write will have stood for long enough. `None` if it already has, or if the
@@ -285,23 +205,21 @@ impl Progress {
 
     /// Returns since when a workload has been about to be restarted.
     pub(crate) fn pending_since(&self, id: &WorkloadId) -> Option<Instant> {
-        Some(self.lock().get(id)?.pending.as_ref()?.since)
+        self.known(id, |passes| Some(passes.pending.as_ref()?.since))
     }
 
     /// Returns since when a workload has been about to be restarted, and when the hash that it would get last
     /// changed.
     pub(crate) fn due_since(&self, id: &WorkloadId) -> (Instant, Instant) {
-        let entries = self.lock();
-        let pending = entries.get(id).and_then(|entry| entry.pending.as_ref());
         let now = Instant::now();
-        pending.map_or((now, now), |pending| (pending.since, pending.changed))
+        let times = |pending: &Pending| (pending.since, pending.changed);
+        self.known(id, |passes| passes.pending.as_ref().map(times))
+            .unwrap_or((now, now))
     }
 
     /// Notes that a workload is not about to be restarted. Changes from here on settle anew.
     pub(crate) fn not_pending(&self, id: &WorkloadId) {
-        if let Some(entry) = self.lock().get_mut(id) {
-            entry.pending = None;
-        }
+        self.known(id, |passes| passes.pending.take());
     }
 
     /// Notes that a pass over a workload failed, and returns how often in a row it has failed in the same
@@ -322,34 +240,32 @@ impl Progress {
 
     /// Notes that a pass over a workload succeeded.
     pub(crate) fn went_well(&self, id: &WorkloadId) {
-        if let Some(entry) = self.lock().get_mut(id) {
-            entry.failures = 0;
-        }
+        self.known(id, |passes| {
+            passes.failures = 0;
+            Some(())
+        });
     }
 
     /// Notes that a workload carries the right hash. Forgets everything about it except its bad items.
     pub(crate) fn at_rest(&self, id: &WorkloadId) {
-        let mut entries = self.lock();
-        if let Some(entry) = entries.remove(id) {
-            self.update_gauges(id, entry.last_notice(), None);
-            let last_rejected = entry.last_rejected;
+        self.memories.with(id, |memory| {
+            let Some(passes) = memory.passes.take() else {
+                return;
+            };
+            self.update_gauges(id, passes.last_notice(), None);
+            let Passes { last_rejected, .. } = *passes;
             if !last_rejected.is_empty() {
-                entries.insert(
-                    id.clone(),
-                    Entry {
-                        last_rejected,
-                        ..Entry::default()
-                    },
-                );
+                memory.passes.get_or_insert_default().last_rejected = last_rejected;
             }
-        }
+        });
     }
 
     /// Forgets a workload that is no longer managed.
     pub(crate) fn forget(&self, id: &WorkloadId) {
-        if let Some(entry) = self.lock().remove(id) {
-            self.update_gauges(id, entry.last_notice(), None);
-            if !entry.last_rejected.is_empty() {
+        let memory = self.memories.forget(id).unwrap_or_default();
+        if let Some(passes) = memory.passes {
+            self.update_gauges(id, passes.last_notice(), None);
+            if !passes.last_rejected.is_empty() {
                 self.metrics.invalid_references.dec();
             }
         }
@@ -392,22 +308,20 @@ impl Progress {
     pub(crate) fn report_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
         let rejected = workload.references.rejected.iter().chain(left_out);
         let rejected: Vec<_> = rejected.cloned().collect();
-        let mut entries = self.lock();
-        let last = entries
-            .get(&workload.id)
-            .map_or(&[][..], |entry| &entry.last_rejected);
-        if last != rejected {
+        self.memories.with(&workload.id, |memory| {
+            let last = memory.passes.as_deref();
+            let last = last.map_or(&[][..], |passes| &passes.last_rejected);
+            if last == rejected {
+                return;
+            }
             let change = i64::from(!rejected.is_empty()) - i64::from(!last.is_empty());
             self.metrics.invalid_references.inc_by(change);
-            entries
-                .entry(workload.id.clone())
-                .or_default()
-                .last_rejected
-                .clone_from(&rejected);
+            let passes = memory.passes.get_or_insert_default();
+            passes.last_rejected.clone_from(&rejected);
             if !rejected.is_empty() {
                 self.publish(workload, Notice::Rejected(rejected));
             }
-        }
+        });
     }
 
     /// Publishes a notice. Problems are logged, too, because Events are gone after an hour.
@@ -509,11 +423,14 @@ impl Progress {
         }
     }
 
-    fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {
-        act(self.lock().entry(id.clone()).or_default())
+    fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Passes) -> T) -> T {
+        self.memories
+            .with(id, |memory| act(memory.passes.get_or_insert_default()))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<WorkloadId, Entry>> {
-        self.entries.lock()
+    /// Returns what `act` makes of what is remembered of a workload, if anything is.
+    fn known<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Passes) -> Option<T>) -> Option<T> {
+        self.memories
+            .with(id, |memory| act(memory.passes.as_deref_mut()?))
     }
 }

@@ -155,7 +155,7 @@ impl Reconciler {
             stages: Stages::default(),
             slots: Slots::new(settings.limits),
             deleted: Deleted::default(),
-            memories: Memories::default(),
+            memories: progress.memories.clone(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -295,11 +295,10 @@ impl Reconciler {
     pub(crate) fn workload_gone(&self, id: &WorkloadId) {
         if let Some(orphaned) = self.workloads.delete(id) {
             self.forget_affected(&orphaned);
-            self.progress.forget(id);
             self.take_in_what_fits(&id.namespace);
         }
         // A pass that had begun before may have left something behind.
-        self.memories.forget(id);
+        self.progress.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);
     }
