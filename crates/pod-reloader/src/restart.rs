@@ -8,6 +8,7 @@ mod cron_jobs;
 mod deleted;
 mod digests;
 mod error;
+mod fingerprints;
 mod memory;
 mod namespaces;
 mod passes;

@@ -11,6 +11,7 @@ use pod_reloader_core::workload::WorkloadId;
 
 use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
+use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
@@ -26,6 +27,8 @@ pub(crate) struct Memories(Arc<Mutex<HashMap<WorkloadId, WorkloadMemory>>>);
 pub(crate) struct WorkloadMemory {
     /// What passes over the workload have found and reported.
     pub(crate) passes: Option<Box<Passes>>,
+    /// The entries that are tracked by key, as they were when the config hash was right.
+    pub(crate) fingerprints: Fingerprints,
     /// The configuration that is put back if the workload does not become healthy with it.
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
@@ -79,6 +82,7 @@ impl WorkloadMemory {
         // Without `..`, so that a part that is added is not left out here.
         let Self {
             passes,
+            fingerprints,
             trials,
             rounds,
             stuck,
@@ -86,6 +90,7 @@ impl WorkloadMemory {
             certificates,
         } = self;
         passes.is_none()
+            && fingerprints.is_empty()
             && trials.is_empty()
             && rounds.is_empty()
             && stuck.is_empty()

@@ -2,7 +2,7 @@
 
 mod releases;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,9 +33,6 @@ pub(crate) struct Progress {
     metrics: Metrics,
     pub(crate) memories: Memories,
     pub(crate) brakes: Brakes,
-    /// For objects of which single keys are tracked: fingerprints of these entries, from when the hash was
-    /// right.
-    entries_at_rest: Mutex<HashMap<WorkloadId, HashMap<Reference, u64>>>,
     /// The workloads whose config hash cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
     /// The workloads some of whose content was undone.
@@ -57,7 +54,6 @@ impl Progress {
             metrics,
             memories: Memories::default(),
             brakes,
-            entries_at_rest: Mutex::default(),
             foreign: Mutex::default(),
             undone: Mutex::default(),
             unknown_keys: Mutex::default(),
@@ -183,24 +179,9 @@ impl Progress {
         fingerprints: impl Iterator<Item = (Reference, u64)>,
         is_right: bool,
     ) -> HashSet<Reference> {
-        let fingerprints: HashMap<_, _> = fingerprints.collect();
-        let mut all = self.entries_at_rest.lock();
-        if fingerprints.is_empty() {
-            all.remove(id);
-            return HashSet::new();
-        }
-        let known = all.entry(id.clone()).or_default();
-        known.retain(|reference, _| fingerprints.contains_key(reference));
-        let mut unchanged = HashSet::new();
-        for (reference, fingerprint) in fingerprints {
-            let known = known.entry(reference.clone()).or_insert(fingerprint);
-            if *known == fingerprint {
-                unchanged.insert(reference);
-            } else if is_right {
-                *known = fingerprint;
-            }
-        }
-        unchanged
+        self.memories.with(id, |memory| {
+            memory.fingerprints.unchanged(fingerprints, is_right)
+        })
     }
 
     /// Returns since when a workload has been about to be restarted.
@@ -269,7 +250,6 @@ impl Progress {
                 self.metrics.invalid_references.dec();
             }
         }
-        self.entries_at_rest.lock().remove(id);
         self.foreign(id, false);
         self.undone(id, false);
     }
