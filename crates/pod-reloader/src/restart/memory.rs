@@ -29,6 +29,10 @@ pub(crate) struct WorkloadMemory {
     pub(crate) passes: Option<Box<Passes>>,
     /// The entries that are tracked by key, as they were when the config hash was right.
     pub(crate) fingerprints: Fingerprints,
+    /// True if the config hash cannot be verified.
+    pub(crate) is_foreign: bool,
+    /// True if some of the content was undone.
+    pub(crate) is_undone: bool,
     /// The configuration that is put back if the workload does not become healthy with it.
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
@@ -83,6 +87,8 @@ impl WorkloadMemory {
         let Self {
             passes,
             fingerprints,
+            is_foreign,
+            is_undone,
             trials,
             rounds,
             stuck,
@@ -91,6 +97,8 @@ impl WorkloadMemory {
         } = self;
         passes.is_none()
             && fingerprints.is_empty()
+            && !is_foreign
+            && !is_undone
             && trials.is_empty()
             && rounds.is_empty()
             && stuck.is_empty()

@@ -33,10 +33,6 @@ pub(crate) struct Progress {
     metrics: Metrics,
     pub(crate) memories: Memories,
     pub(crate) brakes: Brakes,
-    /// The workloads whose config hash cannot be verified.
-    foreign: Mutex<HashSet<WorkloadId>>,
-    /// The workloads some of whose content was undone.
-    undone: Mutex<HashSet<WorkloadId>>,
     /// The keys that the log has already reported as missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
 }
@@ -54,8 +50,6 @@ impl Progress {
             metrics,
             memories: Memories::default(),
             brakes,
-            foreign: Mutex::default(),
-            undone: Mutex::default(),
             unknown_keys: Mutex::default(),
         }
     }
@@ -250,8 +244,12 @@ impl Progress {
                 self.metrics.invalid_references.dec();
             }
         }
-        self.foreign(id, false);
-        self.undone(id, false);
+        if memory.is_foreign {
+            self.metrics.foreign.dec();
+        }
+        if memory.is_undone {
+            self.metrics.undone.dec();
+        }
     }
 
     /// Publishes `notice`, unless it is the same as the user's last one. Returns true if it is news. A
@@ -323,24 +321,21 @@ impl Progress {
 
     /// Notes whether the config hash of a workload cannot be verified.
     pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
-        let mut foreign = self.foreign.lock();
-        if is_foreign {
-            foreign.insert(id.clone())
-        } else {
-            foreign.remove(id)
-        };
-        self.metrics.foreign.set(foreign.len() as i64);
+        let was_foreign = self.memories.with(id, |memory| {
+            std::mem::replace(&mut memory.is_foreign, is_foreign)
+        });
+        let change = i64::from(is_foreign) - i64::from(was_foreign);
+        self.metrics.foreign.inc_by(change);
     }
 
     /// Notes whether some content of a workload was undone. Returns true if that is news.
     pub(crate) fn undone(&self, id: &WorkloadId, is_undone: bool) -> bool {
-        let mut undone = self.undone.lock();
-        let is_news = match is_undone {
-            true => undone.insert(id.clone()),
-            false => undone.remove(id),
-        };
-        self.metrics.undone.set(undone.len() as i64);
-        is_news && is_undone
+        let was_undone = self.memories.with(id, |memory| {
+            std::mem::replace(&mut memory.is_undone, is_undone)
+        });
+        let change = i64::from(is_undone) - i64::from(was_undone);
+        self.metrics.undone.inc_by(change);
+        is_undone && !was_undone
     }
 
     /// Logs once that config hashes were made under a key that does not exist.
