@@ -13,6 +13,7 @@ use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
 use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
+use crate::restart::reloads::Reload;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
 use crate::restart::trials::Trials;
@@ -43,6 +44,8 @@ pub(crate) struct WorkloadMemory {
     pub(crate) runs: Runs,
     /// The certificates that the pods have loaded.
     pub(crate) certificates: Certificates,
+    /// How far its pods are that reload changed config.
+    pub(crate) reload: Reload,
 }
 
 impl Memories {
@@ -94,6 +97,7 @@ impl WorkloadMemory {
             stuck,
             runs,
             certificates,
+            reload,
         } = self;
         passes.is_none()
             && fingerprints.is_empty()
@@ -104,6 +108,7 @@ impl WorkloadMemory {
             && stuck.is_empty()
             && runs.is_empty()
             && certificates.is_empty()
+            && reload.is_empty()
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) struct Reconciler {
     slots: Slots,
     deleted: Deleted,
     memories: Memories,
-    /// The rounds of pods that reload. `None` if that is switched off.
+    /// What lets pods reload. `None` if that is switched off.
     reloads: Option<Reloads>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Progress,
@@ -299,7 +299,6 @@ impl Reconciler {
         }
         // A pass that had begun before may have left something behind.
         self.progress.forget(id);
-        self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);
     }
 

@@ -1,12 +1,13 @@
-//! Remembers which workloads reload changed config, and runs their rounds beside the passes of the loop.
+//! Runs the rounds in which pods reload changed config, beside the passes of the loop, and remembers how far the one of a
+//! workload is.
 //!
 //! A pass never waits for pods: it begins a round, and the end of the round brings the workload back into the queue.
 
 mod calls;
 mod play;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Weak};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -29,15 +30,17 @@ use crate::runtime::worker::Worker;
 /// The time after which a workload whose pods reload is looked at again. The end of the round comes first, as a rule.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The workloads whose pods reload changed config.
+/// What runs rounds.
 pub(crate) struct Reloads {
-    known: Arc<Mutex<HashMap<WorkloadId, Known>>>,
     calls: Arc<Calls>,
     reach: Reach,
     worker: Arc<Worker<WorkloadId>>,
 }
 
-/// The state of one workload. Dropping it ends its round.
+/// The reloads of one workload. Dropping it ends its round.
+#[derive(Default)]
+pub(crate) struct Reload(Option<Box<Known>>);
+
 #[derive(Default)]
 struct Known {
     /// The tracked objects as they were when a pass last found that the pods have the right content.
@@ -50,15 +53,11 @@ struct Known {
 /// A round for the content of one config hash.
 struct Running {
     config_hash: Box<str>,
-    state: State,
-}
-
-enum State {
-    Runs {
-        until: Instant,
-        task: AbortOnDropHandle<()>,
-    },
-    Ended(Result<usize, Failed>),
+    /// The time when it ends at the latest.
+    until: Instant,
+    task: AbortOnDropHandle<()>,
+    /// The outcome, once it has ended: the number of pods that have reloaded.
+    outcome: Arc<Mutex<Option<Result<usize, Failed>>>>,
 }
 
 /// The state of the round of a workload.
@@ -88,65 +87,92 @@ impl Reloads {
             None => Reach::PodsAndLoopback,
         };
         Self {
-            known: Arc::default(),
             calls: Arc::new(Calls::new(client, budget, ask)),
             reach,
             worker,
         }
     }
 
-    /// Notes that the pods of a workload have these contents, which ends its round.
-    pub(crate) fn are_right(&self, id: &WorkloadId, contents: &Contents<'_>) {
+    /// Begins a round of a workload for the content of `config_hash`. Returns when it ends at the latest.
+    pub(crate) fn begin(&self, own: &mut Reload, begin: Begin<'_>) -> Instant {
+        let Begin {
+            id,
+            reload,
+            config_hash,
+            changes,
+            config_created,
+        } = begin;
+        let now = Instant::now();
+        let until = deadline(reload, now.into_std()).into();
+        let played = play(Play {
+            round: Round::new(reload, config_created, self.reach, now.into_std()),
+            id: id.clone(),
+            selector: reload.selector.to_string(),
+            path: reload.target.path.clone(),
+            calls: self.calls.clone(),
+        });
+        let known = own.0.get_or_insert_default();
+        // The task before must not outlive this.
+        known.round = None;
+        known.touched.extend(changes.objects.into_iter().flatten());
+        let outcome = Arc::new(Mutex::new(None));
+        let (noted, worker, id) = (Arc::downgrade(&outcome), self.worker.clone(), id.clone());
+        let task = tokio::spawn(async move {
+            let ended = played.await;
+            // Otherwise nobody waits for it any more.
+            if let Some(outcome) = noted.upgrade() {
+                *outcome.lock() = Some(ended);
+                worker.push(id, Instant::now());
+            }
+        });
+        known.round = Some(Running {
+            config_hash: config_hash.into(),
+            until,
+            task: AbortOnDropHandle::new(task),
+            outcome,
+        });
+        until
+    }
+}
+
+impl Reload {
+    /// Notes that the pods have these contents, which ends the round.
+    pub(crate) fn are_right(&mut self, contents: &Contents<'_>) {
         let had = Had::of(contents);
-        let mut known = self.known.lock();
-        let known = known.entry(id.clone()).or_default();
+        let known = self.0.get_or_insert_default();
         if known.round.is_some() || known.had.as_ref() != Some(&had) {
-            *known = Known {
+            **known = Known {
                 had: Some(had),
                 ..Known::default()
             };
         }
     }
 
-    /// Ends the round of a workload. Returns true if it had one.
-    pub(crate) fn abandon(&self, id: &WorkloadId) -> bool {
-        let mut known = self.known.lock();
-        let round = known.get_mut(id).and_then(|it| it.round.take());
+    /// Ends the round. Returns true if there was one.
+    pub(crate) fn abandon(&mut self) -> bool {
+        let round = self.0.as_mut().and_then(|known| known.round.take());
         round.is_some()
     }
 
-    /// Forgets a workload, and ends its round.
-    pub(crate) fn forget(&self, id: &WorkloadId) {
-        self.known.lock().remove(id);
-    }
-
-    /// Returns how far the round of a workload for this config hash is. Ends a round for another one.
-    pub(crate) fn stand(&self, id: &WorkloadId, config_hash: &str) -> Option<Stand> {
-        let mut known = self.known.lock();
-        let known = known.get_mut(id)?;
+    /// Returns how far the round for this config hash is. Ends a round for another one.
+    pub(crate) fn stand(&mut self, config_hash: &str) -> Option<Stand> {
+        let known = self.0.as_mut()?;
         let round = known.round.take();
-        known.round = round.filter(|it| *it.config_hash == *config_hash);
-        Some(match &known.round.as_ref()?.state {
-            // A task that ends without an outcome has panicked.
-            State::Runs { task, .. } if task.is_finished() => Stand::Ended(Err(Failed::NOT_LISTED)),
-            State::Runs { until, .. } => Stand::Runs((*until).max(Instant::now() + LOOK_AGAIN)),
-            State::Ended(outcome) => Stand::Ended(outcome.clone()),
-        })
+        known.round = round.filter(|round| *round.config_hash == *config_hash);
+        known.round.as_ref().map(Running::stand)
     }
 
-    /// Returns the changes that lie between what the pods of a workload have and these contents.
+    /// Returns the changes that lie between what the pods have and these contents.
     ///
     /// # Errors
     ///
     /// Returns an object whose change does not reach running pods, if that is known of one.
     pub(crate) fn changes(
         &self,
-        id: &WorkloadId,
         contents: &Contents<'_>,
         reload: &HttpReload,
     ) -> Result<Changes, Option<Reference>> {
-        let all_known = self.known.lock();
-        let known = all_known.get(id);
+        let known = self.0.as_ref();
         let Some((had, known)) = known.and_then(|known| Some((known.had.as_ref()?, known))) else {
             let obstacle = obstacle_among(contents, reload);
             return obstacle.map_or(Ok(Changes { objects: None }), |it| Err(Some(it)));
@@ -165,45 +191,22 @@ impl Reloads {
         }
     }
 
-    /// Begins a round for the content of `config_hash`. Returns when it ends at the latest.
-    pub(crate) fn begin(&self, begin: Begin<'_>) -> Instant {
-        let Begin {
-            id,
-            reload,
-            config_hash,
-            changes,
-            config_created,
-        } = begin;
-        let now = Instant::now();
-        let until = deadline(reload, now.into_std()).into();
-        let played = play(Play {
-            round: Round::new(reload, config_created, self.reach, now.into_std()),
-            id: id.clone(),
-            selector: reload.selector.to_string(),
-            path: reload.target.path.clone(),
-            calls: self.calls.clone(),
-        });
-        let (known, worker) = (Arc::downgrade(&self.known), self.worker.clone());
-        let (own, hash) = (id.clone(), Box::<str>::from(config_hash));
-        let mut all = self.known.lock();
-        let entry = all.entry(id.clone()).or_default();
-        // The task before must not outlive this.
-        entry.round = None;
-        entry.touched.extend(changes.objects.into_iter().flatten());
-        let task = tokio::spawn(async move {
-            let outcome = played.await;
-            if note(&known, &own, &hash, outcome) {
-                worker.push(own, Instant::now());
-            }
-        });
-        entry.round = Some(Running {
-            config_hash: config_hash.into(),
-            state: State::Runs {
-                until,
-                task: AbortOnDropHandle::new(task),
-            },
-        });
-        until
+    /// Returns true if nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Running {
+    fn stand(&self) -> Stand {
+        // Asked for first, because the outcome comes before the end of the task.
+        let is_finished = self.task.is_finished();
+        match self.outcome.lock().clone() {
+            Some(outcome) => Stand::Ended(outcome),
+            // A task that ends without an outcome has panicked.
+            None if is_finished => Stand::Ended(Err(Failed::NOT_LISTED)),
+            None => Stand::Runs(self.until.max(Instant::now() + LOOK_AGAIN)),
+        }
     }
 }
 
@@ -215,23 +218,4 @@ pub(crate) struct Begin<'a> {
     pub(crate) changes: Changes,
     /// The time when the youngest of the changed objects was created.
     pub(crate) config_created: Option<jiff::Timestamp>,
-}
-
-/// Notes how a round has ended. Returns false if nobody waits for it any more.
-fn note(
-    known: &Weak<Mutex<HashMap<WorkloadId, Known>>>,
-    id: &WorkloadId,
-    config_hash: &str,
-    outcome: Result<usize, Failed>,
-) -> bool {
-    let Some(known) = known.upgrade() else {
-        return false;
-    };
-    let mut known = known.lock();
-    let round = known.get_mut(id).and_then(|it| it.round.as_mut());
-    let Some(round) = round.filter(|it| *it.config_hash == *config_hash) else {
-        return false;
-    };
-    round.state = State::Ended(outcome);
-    true
 }

@@ -20,7 +20,7 @@ use crate::metrics::ReloadOutcome;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::reloads::{Begin, Changes, Reloads, Stand};
+use crate::restart::reloads::{Begin, Changes, Reload, Reloads, Stand};
 
 impl Reconciler {
     /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or
@@ -31,11 +31,15 @@ impl Reconciler {
         (config_hash, cause): (&str, Cause),
         snapshot: &Snapshot,
     ) -> Result<Option<Action>, RestartError> {
-        let Some((_, reloads)) = self.reload_of(workload, cause) else {
-            self.reload_is_moot(&workload.id);
+        let id = &workload.id;
+        if self.reload_of(workload, cause).is_none() {
+            self.reload_is_moot(id);
             return Ok(None);
-        };
-        match reloads.stand(&workload.id, config_hash) {
+        }
+        match self
+            .memories
+            .with(id, |memory| memory.reload.stand(config_hash))
+        {
             Some(Stand::Runs(until)) => Ok(Some(Action::RequeueAt(until))),
             Some(Stand::Ended(Ok(pods))) => {
                 let action = self.reloaded(workload, config_hash, snapshot, pods).await?;
@@ -56,7 +60,10 @@ impl Reconciler {
         let Some((reload, reloads)) = self.reload_of(workload, cause) else {
             return Ok(None);
         };
-        match reloads.stand(id, config_hash) {
+        match self
+            .memories
+            .with(id, |memory| memory.reload.stand(config_hash))
+        {
             None => {}
             Some(Stand::Ended(Err(failed))) => {
                 if self.progress.report(workload, Notice::ReloadFailed(failed)) {
@@ -68,18 +75,24 @@ impl Reconciler {
             Some(Stand::Runs(until)) => return Ok(Some(Action::RequeueAt(until))),
         }
         let contents = workload.references.contents(&snapshot.objects);
-        let Ok(changes) = reloads.changes(id, &contents, reload) else {
+        let changes = self
+            .memories
+            .with(id, |memory| memory.reload.changes(&contents, reload));
+        let Ok(changes) = changes else {
             return Ok(None);
         };
         let begin = || {
             log_reload(id, "asking pods to reload changed config");
-            let until = reloads.begin(Begin {
+            let begin = Begin {
                 id,
                 reload,
                 config_hash,
                 config_created: youngest(&changes, &snapshot.objects),
                 changes,
-            });
+            };
+            let until = self
+                .memories
+                .with(id, |memory| reloads.begin(&mut memory.reload, begin));
             self.stages.begins_to_reload(id, until);
         };
         // Whatever happens meanwhile, nobody may take what the config hash stands for as what all pods have.
@@ -130,24 +143,24 @@ impl Reconciler {
 
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
     pub(super) fn reload_is_moot(&self, id: &WorkloadId) {
-        let reloads = self.reloads.as_ref();
-        if reloads.is_some_and(|it| it.abandon(id)) {
+        if self.memories.with(id, |memory| memory.reload.abandon()) {
             self.push_all(self.slots.free(id));
         }
     }
 
     /// Notes that the pods of a workload have the right content.
     pub(super) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
-        let Some(reloads) = &self.reloads else {
+        if self.reloads.is_none() {
             return;
-        };
-        match workload.http_reload {
-            Some(_) => {
-                let contents = workload.references.contents(&snapshot.objects);
-                reloads.are_right(&workload.id, &contents);
-            }
-            None => reloads.forget(&workload.id),
         }
+        self.memories
+            .with(&workload.id, |memory| match workload.http_reload {
+                Some(_) => {
+                    let contents = workload.references.contents(&snapshot.objects);
+                    memory.reload.are_right(&contents);
+                }
+                None => memory.reload = Reload::default(),
+            });
     }
 
     /// Returns how a workload reloads, if its pods may reload changed config now.
