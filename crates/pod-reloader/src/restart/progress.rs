@@ -2,13 +2,12 @@
 
 mod releases;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use pod_reloader_core::brake::{INTERVAL, WINDOW};
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use prometheus_client::metrics::gauge::Gauge;
@@ -31,6 +30,7 @@ pub(crate) struct Progress {
     events: Events,
     notifications: Option<Notifications>,
     metrics: Metrics,
+    /// What is remembered of each workload.
     pub(crate) memories: Memories,
     pub(crate) brakes: Brakes,
     /// The keys that the log has already reported as missing.
@@ -162,20 +162,6 @@ impl Progress {
     pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
         let until = self.brakes.last_write(id)? + INTERVAL;
         (self.is_reported_reverted(id) && Instant::now() < until).then_some(until)
-    }
-
-    /// Stores the fingerprints of the entries that a workload tracks by key. If its hash is right, they
-    /// replace the stored ones; otherwise only those of unknown objects are added. Returns the objects
-    /// whose fingerprints are the same as when the hash was right.
-    pub(crate) fn entries(
-        &self,
-        id: &WorkloadId,
-        fingerprints: impl Iterator<Item = (Reference, u64)>,
-        is_right: bool,
-    ) -> HashSet<Reference> {
-        self.memories.with(id, |memory| {
-            memory.fingerprints.unchanged(fingerprints, is_right)
-        })
     }
 
     /// Returns since when a workload has been about to be restarted.

@@ -377,7 +377,9 @@ impl Reconciler {
     ) -> HashSet<Reference> {
         let fingerprints = workload.references.fingerprints(&snapshot.objects);
         let fingerprints = fingerprints.map(|(reference, print)| (reference.clone(), print));
-        self.progress.entries(&workload.id, fingerprints, is_right)
+        self.memories.with(&workload.id, |memory| {
+            memory.fingerprints.unchanged(fingerprints, is_right)
+        })
     }
 
     fn after(&self, id: &WorkloadId, action: Action) -> Option<Instant> {
