@@ -1,5 +1,6 @@
 //! Tests full namespaces, and the memory of objects as workloads come and go.
 
+use pod_reloader_core::annotations::TOGETHER;
 use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::object::Object;
 use pod_reloader_core::workload::Reading;
@@ -106,6 +107,24 @@ async fn a_workload_that_becomes_smaller_makes_room_for_another() {
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.left_out(), 0);
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_a_workload_that_does_not_fit_any_more() {
+    let operator = with_memory(weight(large("large")));
+    operator.apiserver.write_config_map("base", "1");
+    let mut web = listing(deployment("web"), "app,base");
+    web["metadata"]["annotations"][TOGETHER] = json!("app,base");
+    operator.writes(web);
+    pass(Duration::from_secs(20)).await;
+    let remembered = || operator.reconciler.memories.ids(|_| true);
+    assert_eq!(remembered(), [id("web")]);
+
+    let names: Vec<_> = (0..200).map(|number| format!("app-{number}")).collect();
+    let larger = operator.apiserver.deployment("web");
+    operator.writes(listing(larger, &names.join(",")));
+    assert_eq!(operator.left_out(), 1);
+    assert!(remembered().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
