@@ -80,6 +80,11 @@ impl Workload {
         Self::new(Kind::Deployment, name)
     }
 
+    /// Returns a Deployment that lists nothing, and has no pods: they are most of a rollout's cost.
+    pub fn podless(name: &str) -> Self {
+        Self::deployment(name).without_pods()
+    }
+
     /// Lists ConfigMaps, comma-separated.
     #[must_use]
     pub fn lists(self, config_maps: &str) -> Self {

@@ -11,7 +11,7 @@ use kube::{
         ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
     },
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Scene, Snapshot};
 use crate::apply::api_of;
@@ -20,11 +20,8 @@ use crate::workload::{Kind, Workload, key_of};
 
 /// Returns Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
 pub fn crowd(prefix: &str, size: usize) -> Vec<Workload> {
-    let podless = |number| {
-        let workload = Workload::deployment(&format!("{prefix}-{number}"));
-        workload.with(&["spec", "replicas"], json!(0))
-    };
-    (0..size).map(podless).collect()
+    let names = (0..size).map(|number| format!("{prefix}-{number}"));
+    names.map(|name| Workload::podless(&name)).collect()
 }
 
 impl Scene {

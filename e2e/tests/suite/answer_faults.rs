@@ -89,7 +89,7 @@ async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Resul
 
             proxy.clear();
             proxy.add(Rule::new(reads(scene), later));
-            let late = Workload::deployment(&format!("late-{seconds}")).lists("app");
+            let late = Workload::podless(&format!("late-{seconds}")).lists("app");
             let began = Instant::now();
             let deployments: Api<Deployment> =
                 Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -200,7 +200,7 @@ async fn a_refused_patch_of_one_workload_holds_up_no_other() -> Result<()> {
 
 /// Deletes a workload while the watch does not show it yet.
 async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
-    let gone = Workload::deployment("gone").lists("app");
+    let gone = Workload::podless("gone").lists("app");
     scene.create(&gone).await?;
     scene.quiet().await?;
     let proxy = proxy(scene)?;
@@ -225,7 +225,7 @@ async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
 async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.quiet().await?;
         // The account is a new one now, and its old token is worthless.

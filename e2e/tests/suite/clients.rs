@@ -316,7 +316,7 @@ fn warned(output: &Output) {
 }
 
 fn web() -> Workload {
-    Workload::deployment("web").lists("app")
+    Workload::podless("web").lists("app")
 }
 
 /// Returns a workload with a settle period so long that the loop does not restart it.

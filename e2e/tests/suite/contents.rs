@@ -223,7 +223,7 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
             (Kind::DaemonSet, "configmap", config_map),
         ] {
             scene.apply(&[build("app", "1")]).await?;
-            let workload = Workload::new(kind, "web");
+            let workload = Workload::new(kind, "web").without_pods();
             let workload = match of {
                 "secret" => workload.lists_secrets("app").requires_secret("app"),
                 _ => workload.lists("app").requires("app"),
@@ -271,7 +271,7 @@ async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> 
         scene
             .apply(&[config_map("app", "1"), secret("other", "1")])
             .await?;
-        let web = Workload::deployment("web")
+        let web = Workload::podless("web")
             .lists("app")
             .lists_secrets("other")
             .requires("app");
@@ -301,13 +301,13 @@ async fn a_key_that_becomes_binary_rolls_only_pods_that_mount_it() -> Result<()>
         let container = [&pod[..], &["containers"]].concat();
         let from = json!({"configMapKeyRef": {"name": "app", "key": "greeting"}});
         let env = json!([{"name": "GREETING", "valueFrom": from}]);
-        let variable = Workload::deployment("variable").lists("app").with(
+        let variable = Workload::podless("variable").lists("app").with(
             &container,
             json!([{"name": "main", "image": "app:1", "env": env}]),
         );
         let mounts = json!([{"name": "app", "mountPath": "/etc/app"}]);
         let items = json!([{"key": "greeting", "path": "greeting"}]);
-        let file = Workload::deployment("file")
+        let file = Workload::podless("file")
             .lists("app")
             .with(
                 &container,
@@ -340,7 +340,7 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() -> Resu
         scene
             .apply(&[config_map("app", "1"), secret("creds", "1")])
             .await?;
-        let web = Workload::deployment("web")
+        let web = Workload::podless("web")
             .lists("app")
             .requires_secret("creds");
         let before = scene.create(&web).await?;
@@ -383,8 +383,8 @@ async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let patient = Workload::deployment("patient").lists("app");
-        let hasty = Workload::deployment("hasty")
+        let patient = Workload::podless("patient").lists("app");
+        let hasty = Workload::podless("hasty")
             .lists("app")
             .annotated(SETTLE_PERIOD, "0s");
         let (patient_before, hasty_before) =
@@ -441,7 +441,7 @@ async fn an_object_that_never_rests_is_rolled_out_all_the_same() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "0")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
         let params = PatchParams::default();
@@ -480,7 +480,7 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
         scene
             .apply(&[config_map("app", "1"), secret("other", "1")])
             .await?;
-        let web = Workload::deployment("web")
+        let web = Workload::podless("web")
             .lists("app")
             .lists_secrets("other")
             .requires("app");
@@ -534,11 +534,11 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
 async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let never = Workload::deployment("never")
+        let never = Workload::podless("never")
             .lists("app")
             .labelled(IGNORED, "true");
-        let sometimes = Workload::deployment("sometimes").lists("app");
-        let falsely = Workload::deployment("falsely")
+        let sometimes = Workload::podless("sometimes").lists("app");
+        let falsely = Workload::podless("falsely")
             .lists("app")
             .labelled(IGNORED, "false");
         let never_before = scene.create(&never).await?;
@@ -659,7 +659,7 @@ impl Ended {
 
 /// Returns one workload of each kind, all named `web`.
 fn every_kind(build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
-    Kind::ALL.map(|kind| build(Workload::new(kind, "web")))
+    Kind::ALL.map(|kind| build(Workload::new(kind, "web").without_pods()))
 }
 
 async fn created(scene: &Scene, workloads: &[Workload]) -> Result<Vec<Snapshot>> {

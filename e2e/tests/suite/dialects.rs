@@ -56,7 +56,7 @@ async fn a_workload_with_several_dialects_has_one_hash_and_one_rollout() -> Resu
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         let list = |name, app| {
-            let workload = Workload::deployment(name).annotated(app, "app");
+            let workload = Workload::podless(name).annotated(app, "app");
             workload.annotated(STAKATER_RELOAD, "app,other")
         };
         let wave = list("wave-and-stakater", FABRIC8);
@@ -82,7 +82,7 @@ async fn a_workload_with_several_dialects_has_one_hash_and_one_rollout() -> Resu
 async fn a_match_of_a_regular_expression_rolls_when_it_comes_changes_and_goes() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         scene.apply(&[config_map("app-1", "1")]).await?;
-        let web = Workload::deployment("web").annotated(STAKATER_RELOAD, "app-.*");
+        let web = Workload::podless("web").annotated(STAKATER_RELOAD, "app-.*");
         let web = Case::of(web, "app-1", "");
         let before = scene.create(&web.workload).await?;
         ensure!(before.key == Some(web.hash(scene).await?), "set on create");
@@ -112,7 +112,7 @@ async fn while_the_other_controller_runs_a_change_makes_only_its_rollout() -> Re
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         let cases = ["patched", "updated", "annotated"].map(|name| {
-            let workload = Workload::deployment(name).annotated(STAKATER_AUTO, "true");
+            let workload = Workload::podless(name).annotated(STAKATER_AUTO, "true");
             Case::of(uses(workload, "app", ""), "app", "")
         });
         let mut before = taken_over(scene, &cases).await?;
@@ -142,10 +142,14 @@ async fn marks_on_config_objects_roll_nothing_and_decide_what_is_tracked_from_th
 {
     Scene::play(speaking(&dialects()), async |scene| {
         scene.apply(&config("1")).await?;
-        let stakater = Workload::deployment("stakater").annotated(STAKATER_RELOAD, "app");
-        let stackable = uses(Workload::new(Kind::StatefulSet, "stackable"), "app", "app");
+        let stakater = Workload::podless("stakater").annotated(STAKATER_RELOAD, "app");
+        let stackable = uses(
+            Workload::new(Kind::StatefulSet, "stackable").without_pods(),
+            "app",
+            "app",
+        );
         let stackable = stackable.labelled("restarter.stackable.tech/enabled", "true");
-        let bystander = Workload::deployment("bystander").lists("app");
+        let bystander = Workload::podless("bystander").lists("app");
         let cases = [
             Case::of(stakater, "app", ""),
             Case::of(stackable, "app", "app"),
@@ -197,7 +201,7 @@ async fn labels_of_config_objects_roll_nothing_and_decide_what_is_tracked_afterw
     };
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
-        let lists = |name, list| Workload::deployment(name).lists(list);
+        let lists = |name, list| Workload::podless(name).lists(list);
         let cases = [
             Case::of(lists("both", "app,other"), "app,other", ""),
             Case::of(lists("alone", "app"), "app", ""),
@@ -230,7 +234,7 @@ async fn labels_of_config_objects_roll_nothing_and_decide_what_is_tracked_afterw
 async fn a_dialect_that_is_switched_on_rolls_nothing_and_applies_from_then_on() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         scene.apply(&config("1")).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let own = Case::of(web.annotated(STAKATER_RELOAD, "other"), "app", "");
         let before = scene.create(&own.workload).await?;
         ensure!(before.key == Some(own.hash(scene).await?), "set on create");
@@ -257,7 +261,9 @@ async fn a_pause_period_is_a_settle_period_and_pauses_nothing() -> Result<()> {
         const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
         scene.apply(&config("1")).await?;
         let pauses = |kind, name| {
-            let workload = Workload::new(kind, name).annotated(STAKATER_RELOAD, "app");
+            let workload = Workload::new(kind, name)
+                .without_pods()
+                .annotated(STAKATER_RELOAD, "app");
             Case::of(workload.annotated(PAUSE_PERIOD, "1h"), "app", "")
         };
         let hasty = pauses(Kind::StatefulSet, "hasty");
@@ -297,8 +303,8 @@ async fn no_secret_is_read_where_secrets_are_ignored() -> Result<()> {
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         let mark = scene.mark().await?;
-        let own = Workload::deployment("own").annotated(AUTO, "true");
-        let listed = Workload::deployment("listed").lists_secrets("app");
+        let own = Workload::podless("own").annotated(AUTO, "true");
+        let listed = Workload::podless("listed").lists_secrets("app");
         let cases = [
             Case::of(uses(own, "app", "app"), "app", ""),
             Case::of(listed.lists("app"), "app", ""),
@@ -343,7 +349,7 @@ async fn in_an_ignored_namespace(scene: &Scene, ignored: &str) -> Result<()> {
         }),
     )
     .await?;
-    let kept = Workload::deployment("web").annotated(STAKATER_RELOAD, "app");
+    let kept = Workload::podless("web").annotated(STAKATER_RELOAD, "app");
     let kept = Case::of(kept.lists("app"), "app", "");
     let before = scene.create(&kept.workload).await?;
     let there = ["--namespace", ignored, "apply", "--filename=-"];
@@ -538,7 +544,7 @@ fn mounts(workload: Workload, config_map: &str) -> Workload {
 /// Returns a workload for each dialect, with traces of its controller. They use ConfigMap `app`, which is marked for
 /// `match`, and Secret `app`.
 fn opted_in_in_each_dialect() -> Vec<Case> {
-    let all = |kind, name| uses(Workload::new(kind, name), "app", "app");
+    let all = |kind, name| uses(Workload::new(kind, name).without_pods(), "app", "app");
     let of_template = |workload: Workload, key, value: &str| {
         let path = ["spec", "template", "metadata", "annotations", key];
         workload.with(&path, json!(value))
@@ -546,15 +552,15 @@ fn opted_in_in_each_dialect() -> Vec<Case> {
     let reloaded = |workload| of_template(workload, LAST_RELOADED_FROM, RELOADED_FROM);
     let auto = all(Kind::DaemonSet, "stakater-kind").annotated(STAKATER_AUTO, "1");
     let search = all(Kind::Deployment, "search").annotated(STAKATER_SEARCH, "true");
-    let lists = Workload::deployment("lists").annotated(STAKATER_RELOAD, "app,other");
-    let wave = mounts(Workload::deployment("wave"), "app")
+    let lists = Workload::podless("lists").annotated(STAKATER_RELOAD, "app,other");
+    let wave = mounts(Workload::podless("wave"), "app")
         .annotated("wave.pusher.com/update-on-config-change", "true")
         .annotated("wave.pusher.com/extra-secrets", "app");
     let wave = of_template(wave, "wave.pusher.com/config-hash", "0");
     let stackable = all(Kind::StatefulSet, "stackable");
     let stackable = stackable.labelled("restarter.stackable.tech/enabled", "true");
     let stackable = of_template(stackable, "configmap.restarter.stackable.tech/app", "uid/1");
-    let trigger = Workload::deployment("trigger").annotated(TRIGGER, "app,other");
+    let trigger = Workload::podless("trigger").annotated(TRIGGER, "app,other");
     let trigger = trigger.annotated("trigger.k8s.io/triggering-secrets", "app");
     let trigger = of_template(trigger, "trigger.k8s.io/configMap-app-last-hash", "0");
     let fabric8 = all(Kind::Deployment, "fabric8").annotated(FABRIC8, "app");

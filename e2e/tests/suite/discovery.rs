@@ -49,7 +49,7 @@ async fn exactly_the_changes_that_a_workload_asks_for_roll_it() -> Result<()> {
 
         let source = |name| Source::new(ConfigKind::ConfigMap, name);
         let needed = |name, spec| {
-            let workload = with_spec(Workload::deployment(name), spec);
+            let workload = with_spec(Workload::podless(name), spec);
             let workload = workload.annotated(AUTO, "true");
             workload.annotated(RESTART_ON, "needed")
         };
@@ -60,9 +60,9 @@ async fn exactly_the_changes_that_a_workload_asks_for_roll_it() -> Result<()> {
         let seen_in_part = needed("seen-in-part", both);
         cases.push(Case::new(seen_in_part, [Part::Key, Part::Nothing]));
 
-        let listed = Workload::deployment("listed").lists_secrets(&used("listed"));
+        let listed = Workload::podless("listed").lists_secrets(&used("listed"));
         cases.push(Case::new(listed, [Part::Nothing, Part::Key]));
-        let per_object = Workload::deployment("per-object").lists(&used("per-object"));
+        let per_object = Workload::podless("per-object").lists(&used("per-object"));
         cases.push(Case::new(per_object.annotated(PER_KEY, "false"), cm));
 
         let auto = |name, value| uses_both(name).annotated(AUTO, value);
@@ -193,7 +193,7 @@ async fn a_new_reference_to_a_missing_object_waits_and_says_so() -> Result<()> {
 
         config
             .cases
-            .push(Case::new(Workload::deployment("late"), NOTHING));
+            .push(Case::new(Workload::podless("late"), NOTHING));
         scene.put_all(&config.objects(&ConfigKind::ALL)).await?;
         let listing = web.clone().lists("web").lists_secrets("web,late");
         let mut listing = listing.manifest();
@@ -261,7 +261,7 @@ async fn references_to_other_kinds_of_objects_are_let_through_and_not_followed()
         let mut used = foreign.clone();
         used["containers"][0]["env"] = source.variables();
         let cases = [("foreign", foreign), ("used", used)].map(|(name, spec)| {
-            let workload = with_spec(Workload::deployment(name), spec);
+            let workload = with_spec(Workload::podless(name), spec);
             let part = if name == "used" {
                 Part::Key
             } else {
@@ -550,7 +550,7 @@ fn edit(config: &Config, workload: &Workload) -> Vec<Value> {
 fn under_auto_reload_all(prefix: &str) -> [Case; 3] {
     let name = |name: &str| format!("{prefix}-{name}");
     let opts_out = uses_both(&name("opts-out")).annotated(AUTO, "false");
-    let uses_nothing = Workload::deployment(&name("uses-nothing"));
+    let uses_nothing = Workload::podless(&name("uses-nothing"));
     [
         Case::new(uses_both(&name("silent")), [Part::Whole; 2]),
         Case::new(opts_out, NOTHING),

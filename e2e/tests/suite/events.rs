@@ -17,7 +17,7 @@ async fn a_restart_is_an_event_about_workload_and_object_and_repetitions_are_cou
         scene
             .apply(&[config_map("app", "1"), secret("db", "1")])
             .await?;
-        let web = Workload::deployment("web").lists("app").lists_secrets("db");
+        let web = Workload::podless("web").lists("app").lists_secrets("db");
         let mut before = scene.create(&web).await?;
         for value in ["2", "3", "4"] {
             scene.apply(&[secret("db", value)]).await?;
@@ -71,7 +71,7 @@ async fn a_restart_is_an_event_about_workload_and_object_and_repetitions_are_cou
 async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app").requires("app");
+        let web = Workload::podless("web").lists("app").requires("app");
         scene.create(&web).await?;
         scene.kubectl(&["delete", "configmap", "app"]).await?;
         let note = scene.event(&web, "MissingConfig").await?;
@@ -91,7 +91,7 @@ async fn a_workload_with_the_longest_name_gets_its_events() -> Result<()> {
         // The name cannot be the value of a label, nor be followed by the suffix of a ReplicaSet.
         let name = ["a".repeat(235), "-b.c".to_owned(), "d".repeat(14)].concat();
         let labels = json!({"app": "long"});
-        let web = Workload::deployment(&name)
+        let web = Workload::podless(&name)
             .with(&["spec", "selector", "matchLabels"], labels.clone())
             .with(&["spec", "template", "metadata", "labels"], labels)
             .lists("app");

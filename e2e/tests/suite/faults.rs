@@ -39,7 +39,9 @@ pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<Control
 pub(crate) async fn workloads(scene: &Scene) -> Result<Vec<Workload>> {
     let workloads: Vec<_> = Kind::ALL
         .into_iter()
-        .flat_map(|kind| (0..4).map(move |number| Workload::new(kind, &format!("web-{number}"))))
+        .flat_map(|kind| {
+            (0..4).map(move |number| Workload::new(kind, &format!("web-{number}")).without_pods())
+        })
         .map(|workload| workload.lists("app").lists_secrets("app"))
         .collect();
     let config = [config_map("app", "0"), secret("app", CANARY)];

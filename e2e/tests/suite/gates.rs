@@ -16,7 +16,9 @@ async fn changes_while_a_window_is_closed_are_one_rollout_when_it_opens() -> Res
     Scene::play(Options::default(), async |scene| {
         let closed = closed_window();
         let all = Kind::ALL.map(|kind| {
-            let web = Workload::new(kind, &kind.as_str().to_lowercase()).lists("app");
+            let web = Workload::new(kind, &kind.as_str().to_lowercase())
+                .without_pods()
+                .lists("app");
             web.annotated(RESTART_WINDOW, &closed)
         });
         scene.apply(&[config_map("app", "1")]).await?;

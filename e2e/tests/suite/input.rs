@@ -95,7 +95,7 @@ async fn items_that_are_not_names_are_reported_and_never_requested() -> Result<(
             let expected = expected_key_without(scene, &web).await?;
             ensure!(scene.key(&web).await? == Some(expected), "{items:?}");
         }
-        let web = Workload::deployment("web-0");
+        let web = Workload::podless("web-0");
         let before = scene.snapshot(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         scene.quiet().await?;
@@ -115,7 +115,7 @@ async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("n00003", "1")]).await?;
         let names: Vec<_> = (0..10_000).map(|index| format!("n{index:05}")).collect();
-        let web = Workload::deployment("web").lists(&names.join(","));
+        let web = Workload::podless("web").lists(&names.join(","));
         let web = web.without_pods();
         let mark = scene.mark().await?;
         let applied = apply(scene, &web).await?;
@@ -155,15 +155,15 @@ async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> R
         let label = ["spec", "template", "metadata", "labels", SECRETS];
         for (web, place) in [
             (
-                Workload::deployment("annotated-pods").with(&annotation, json!("app")),
+                Workload::podless("annotated-pods").with(&annotation, json!("app")),
                 "an annotation of the pod template",
             ),
             (
-                Workload::deployment("labelled-pods").with(&label, json!("app")),
+                Workload::podless("labelled-pods").with(&label, json!("app")),
                 "a label of the pod template",
             ),
             (
-                Workload::deployment("label").labelled(SECRETS, "app"),
+                Workload::podless("label").labelled(SECRETS, "app"),
                 "a label of the workload",
             ),
         ] {
@@ -183,12 +183,12 @@ async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> R
 async fn a_list_that_names_nothing_is_warned_of_when_the_workload_is_created() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let absent = Workload::deployment("absent").lists("prod-app,app");
+        let absent = Workload::podless("absent").lists("prod-app,app");
         let told = apply(scene, &absent).await?.stderr;
         let warning = "Warning: pod-reloader: ConfigMap prod-app is listed and does not exist";
         ensure!(told.contains(warning), "{told}");
         ensure!(told.matches("Warning: ").count() == 1, "{told}");
-        let used = Workload::deployment("used")
+        let used = Workload::podless("used")
             .lists("prod-app")
             .requires("prod-app");
         let told = apply(scene, &used).await?.stderr;
@@ -204,7 +204,7 @@ async fn as_many_bad_items_as_fit_delay_nobody() -> Result<()> {
         scene.apply(&[config_map("app", "1")]).await?;
         // Annotations hold 256 KiB in all.
         let items: Vec<_> = (0..40_000).map(|index| format!("{index:X}!")).collect();
-        let web = Workload::deployment("web").lists(&format!("{},app", items.join(",")));
+        let web = Workload::podless("web").lists(&format!("{},app", items.join(",")));
         let web = web.without_pods();
         // A webhook that exceeded its time would fail the write.
         let created = create(scene, &web, &[]).await?;

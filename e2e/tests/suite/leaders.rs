@@ -127,7 +127,7 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
         ..replicas()
     };
     Scene::play(options, async |scene| {
-        let lists = |name: &str| Workload::deployment(name).lists("app");
+        let lists = |name: &str| Workload::podless(name).lists("app");
         let [content, list, label, opts_out] = ["content", "list", "label", "opts-out"].map(lists);
         let all = [&content, &list, &label, &opts_out];
         scene

@@ -25,7 +25,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.quiet().await?;
-        let key = scene.key(&Workload::deployment("sentinel")).await?;
+        let key = scene.key(&Workload::podless("sentinel")).await?;
         let key_id = key.as_deref().and_then(|key| key.split('.').nth(1));
         let key_id = key_id.context("the sentinel has no hash")?;
         let hashes = format!("pod_reloader_hashes{{key_id=\"{key_id}\"}}");
@@ -80,7 +80,7 @@ async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.operator.shows("pod_reloader_workloads", "1").await?;
         scene.operator.shows("pod_reloader_digests", "1").await?;
@@ -107,7 +107,7 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.operator.shows("pod_reloader_digests", "1").await?;
         let looked =

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<()> {
     Scene::play(with(&["--reconcile=observe"]), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         ensure!(before.key.is_some(), "the webhook goes on");
         scene.operator.shows("pod_reloader_workloads", "1").await?;
@@ -46,8 +46,8 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let bare = Workload::deployment("bare").lists("app");
-        let foreign = Workload::deployment("foreign").lists("app").stamped("x");
+        let bare = Workload::podless("bare").lists("app");
+        let foreign = Workload::podless("foreign").lists("app").stamped("x");
         let (before, before_foreign) = (scene.create(&bare).await?, scene.create(&foreign).await?);
         let mark = scene.mark().await?;
         scene.operator.start_again().await?;
@@ -77,7 +77,7 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
 async fn off_leaves_only_the_webhook_at_work() -> Result<()> {
     Scene::play(with(&["--reconcile=none"]), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let mark = scene.mark().await?;
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
@@ -100,7 +100,7 @@ async fn off_leaves_only_the_webhook_at_work() -> Result<()> {
 async fn a_first_stamp_is_one_rollout() -> Result<()> {
     Scene::play(before_its_start(&[]), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         ensure!(before.key.is_none(), "{before:?}");
         scene.operator.start_again().await?;
@@ -117,7 +117,7 @@ async fn a_first_stamp_can_be_a_baseline_without_a_rollout() -> Result<()> {
     let options = before_its_start(&["--first-stamp=baseline"]);
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.operator.start_again().await?;
         let expected = format!("={}", scene.expected_key(&web).await?);
@@ -151,7 +151,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.operator.shows("pod_reloader_leading", "1").await?;
         scene.quiet().await?;
@@ -204,7 +204,7 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let first = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let second = scene.rolls_once(&web, &first).await?;
@@ -217,7 +217,7 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
                 .await?;
             scene.rolls_not(&web, &second).await?;
         }
-        let alone = Workload::deployment("alone");
+        let alone = Workload::podless("alone");
         ensure!(
             scene.create(&alone).await?.key.is_none(),
             "it lists nothing"
@@ -247,7 +247,7 @@ async fn sigterm_ends_the_operator_cleanly_within_seconds() -> Result<()> {
 #[tokio::test]
 async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
     Scene::play(with(&["--log-format=json"]), async |scene| {
-        let web = Workload::deployment("web").lists("a/b\"\n, app");
+        let web = Workload::podless("web").lists("a/b\"\n, app");
         scene.create(&web).await?;
         scene.quiet().await?;
         scene.operator.stop().await;
@@ -290,7 +290,7 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
     operator.ready().await?;
     let kubectl = control_plane.kubectl();
     let client = control_plane.admin_client().await?;
-    let web = Workload::deployment("web").lists("app");
+    let web = Workload::podless("web").lists("app");
     let namespaces = ["default", "a", "b", "kube-system", "operator"];
     for namespace in ["a", "b"] {
         kubectl.run(&["create", "namespace", namespace]).await?;

@@ -16,8 +16,8 @@ async fn without_the_right_to_read_secrets_workloads_with_only_config_maps_go_on
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
             .await?;
-        let web = Workload::deployment("web").lists("app");
-        let api = Workload::deployment("api").lists_secrets("app");
+        let web = Workload::podless("web").lists("app");
+        let api = Workload::podless("api").lists_secrets("app");
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
         let role = &scene.installation.namespace;
@@ -60,7 +60,7 @@ async fn a_time_out_of_range_in_any_object_stops_no_watch() -> Result<()> {
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        let [web, other] = ["web", "other"].map(|name| Workload::deployment(name).lists("app"));
+        let [web, other] = ["web", "other"].map(|name| Workload::podless(name).lists("app"));
         scene
             .apply(&[config_map("app", "1"), web.manifest(), other.manifest()])
             .await?;
@@ -194,7 +194,7 @@ async fn a_workload_that_cannot_be_patched_is_reported_and_holds_up_no_other() -
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let lists = |name| Workload::deployment(name).lists("app");
+        let lists = |name| Workload::podless(name).lists("app");
         let (web, refused) = (lists("web"), lists("refused"));
         let before = scene.create(&web).await?;
         let before_refused = scene.create(&refused).await?;

@@ -23,7 +23,7 @@ async fn each_rollout_is_one_message_and_nothing_else_is_a_message() -> Result<(
         scene
             .apply(&[config_map("app", "1"), secret("db", CANARY)])
             .await?;
-        let web = Workload::deployment("web").lists("app").lists_secrets("db");
+        let web = Workload::podless("web").lists("app").lists_secrets("db");
         let before = scene.create(&web).await?;
         scene
             .kubectl(&["label", "configmap", "app", "touched=yes"])
@@ -101,7 +101,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
         let operator = scene.start_replica(&installation, &directory, &[]).await?;
 
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
@@ -154,7 +154,7 @@ async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let mut before = scene.rolls_once(&web, &before).await?;
@@ -190,8 +190,8 @@ async fn observed_and_waiting_changes_are_reported_as_such() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), secret("db", CANARY)])
             .await?;
-        let web = Workload::deployment("web").lists("app");
-        let api = Workload::deployment("api")
+        let web = Workload::podless("web").lists("app");
+        let api = Workload::podless("api")
             .lists_secrets("db")
             .requires_secret("db");
         scene.create(&web).await?;

@@ -19,7 +19,7 @@ async fn each_release_manages_only_the_namespaces_with_its_label() -> Result<()>
     play(release(&first), release(&second), async |stage| {
         // The namespace begins in the first release: in this test it belongs to none.
         stage.label(None).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         for scene in [stage.a, stage.b] {
             scene.apply(&[config_map("app", "1")]).await?;
             let created = scene.create(&web).await?;
@@ -80,8 +80,8 @@ async fn a_namespace_that_moves_between_releases_rolls_once_and_only_at_its_next
     const EDITS: usize = 30;
     let [first, second] = names("moves");
     play(release(&first), release(&second), async |stage| {
-        let web = Workload::deployment("web").lists("app");
-        let api = Workload::deployment("api").lists("app");
+        let web = Workload::podless("web").lists("app");
+        let api = Workload::podless("api").lists("app");
         stage.put("0").await?;
         stage.create(&web).await?;
         stage.create(&api).await?;
@@ -149,7 +149,7 @@ async fn a_release_that_does_not_know_of_a_move_changes_no_hash() -> Result<()> 
         ..release(&first)
     };
     play(late, release(&second), async |stage| {
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         stage.put("1").await?;
         stage.create(&web).await?;
         stage.quiet().await?;
@@ -193,7 +193,7 @@ async fn a_change_between_two_releases_with_the_same_hash_keys_rolls_once() -> R
     };
     play(release(&first), proxied, async |stage| {
         share_keys(stage).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         stage.put("1").await?;
         stage.create(&web).await?;
         stage.quiet().await?;
@@ -232,7 +232,7 @@ async fn a_change_between_releases_with_different_hash_keys_is_unseen_until_the_
 {
     let [first, second] = names("unseen");
     play(release(&first), release(&second), async |stage| {
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         stage.put("1").await?;
         stage.create(&web).await?;
         stage.quiet().await?;
@@ -262,7 +262,7 @@ async fn two_releases_that_manage_one_workload_write_less_and_less_and_roll_noth
         let label = ["label", "namespace", &stage.namespace, &both];
         stage.b.tool().run(&label).await?;
         stage.has_come_to(stage.b).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         stage.put("1").await?;
         stage.create(&web).await?;
         stage.quiet().await?;
@@ -412,7 +412,7 @@ impl Stage<'_> {
 
     /// Waits until the apiserver calls the webhook of a release for the namespace.
     async fn has_come_to(&self, scene: &Scene) -> Result<()> {
-        let probe = Workload::deployment("probe").lists("absent").manifest();
+        let probe = Workload::podless("probe").lists("absent").manifest();
         let create = ["create", "--dry-run=server", "--filename=-", "--namespace"];
         let create = [&create[..], &[&*self.namespace]].concat();
         wait_for("the webhook to be called", PATIENCE, async || {

@@ -63,7 +63,7 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
 #[tokio::test]
 async fn a_workload_may_come_before_its_config() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        let web = Workload::deployment("web").lists("app").requires("app");
+        let web = Workload::podless("web").lists("app").requires("app");
         dry_run(scene, &web).await?;
         let before = scene.create(&web).await?;
 
@@ -82,7 +82,7 @@ async fn a_workload_may_come_before_its_config() -> Result<()> {
 #[tokio::test]
 async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        let web = Workload::deployment("web").lists("app").requires("app");
+        let web = Workload::podless("web").lists("app").requires("app");
         dry_run(scene, &web).await?;
         let mark = scene.mark().await?;
         let before = scene.create(&web).await?;

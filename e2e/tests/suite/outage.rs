@@ -23,8 +23,9 @@ async fn the_policy_preserves_the_hash_while_the_webhook_is_down() -> Result<()>
         scene
             .apply(&[config_map("app", "1"), config_map("late", "1")])
             .await?;
-        let workloads = Kind::ALL.map(|kind| Workload::new(kind, "web").lists("app"));
-        let late = Workload::deployment("late").lists("late");
+        let workloads =
+            Kind::ALL.map(|kind| Workload::new(kind, "web").without_pods().lists("app"));
+        let late = Workload::podless("late").lists("late");
         let late_before = scene.create(&late).await?;
         let mut before = Vec::new();
         for workload in &workloads {
@@ -82,7 +83,7 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
     }
     Scene::play(ignoring(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.operator.stop().await;
         policy_is_in_force(scene).await?;
@@ -116,7 +117,7 @@ async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Resul
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let first = scene.create(&web).await?;
         scene.operator.stop().await;
         // As documented for a cluster too old for the policy: pods without a hash are created.
@@ -236,7 +237,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
 async fn the_policy_reverts_neither_what_the_webhook_sets_nor_what_the_loop_sets() -> Result<()> {
     beside_the_policy(async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
@@ -264,7 +265,7 @@ async fn the_policy_reverts_neither_what_the_webhook_sets_nor_what_the_loop_sets
 async fn a_client_that_writes_a_hash_is_warned_even_if_the_policy_reverted_it() -> Result<()> {
     beside_the_policy(async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         let name = web.reference();
         let (with, without) = (web.clone().stamped("rubbish"), &web);
@@ -306,7 +307,7 @@ async fn a_client_that_writes_a_hash_is_warned_even_if_the_policy_reverted_it() 
 #[tokio::test]
 async fn a_misspelt_annotation_is_answered_with_the_one_that_is_meant() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        let misspelt = Workload::deployment("web").annotated(MISSPELT, "app");
+        let misspelt = Workload::podless("web").annotated(MISSPELT, "app");
         let manifest = misspelt.manifest().to_string();
         let warning = format!("did you mean {CONFIG_MAPS}?");
         let again = format!("{MISSPELT}=other");
@@ -510,7 +511,7 @@ async fn the_fence_lets_settings_of_other_dialects_be_added_to_the_object_alone(
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        let web = Workload::deployment("web").labelled("team", "blue");
+        let web = Workload::podless("web").labelled("team", "blue");
         scene.create(&web).await?;
         fence_is_in_force(scene, &web).await?;
         let operator = as_the_operator(scene, web.kind).await?;

@@ -68,7 +68,9 @@ async fn opting_in_rolls_nothing_by_itself() -> Result<()> {
             .await?;
         for kind in Kind::ALL {
             let web = subscribed(kind);
-            let before = scene.create(&Workload::new(kind, "web")).await?;
+            let before = scene
+                .create(&Workload::new(kind, "web").without_pods())
+                .await?;
             assert_eq!(before.key, None);
             let mark = scene.mark().await?;
             scene.apply(&[web.manifest()]).await?;
@@ -152,7 +154,10 @@ fn without_loop() -> Options {
 }
 
 fn subscribed(kind: Kind) -> Workload {
-    Workload::new(kind, "web").lists("app").lists_secrets("app")
+    Workload::new(kind, "web")
+        .without_pods()
+        .lists("app")
+        .lists_secrets("app")
 }
 
 /// Creates `web`, then changes the objects that it lists.

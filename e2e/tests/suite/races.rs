@@ -46,8 +46,8 @@ async fn changes_that_the_watches_never_report_are_found_by_the_next_lists() -> 
         scene
             .apply(&[config_map("app", "1"), config_map("other", "1")])
             .await?;
-        let web = Workload::deployment("web").lists("app");
-        let api = Workload::deployment("api").lists("app");
+        let web = Workload::podless("web").lists("app");
+        let api = Workload::podless("api").lists("app");
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
         scene.quiet().await?;
@@ -200,7 +200,7 @@ async fn releases_with_a_late_watch(scene: &Scene, api: &str, resource: &str) ->
     let proxy = proxy(scene)?;
     let web = web();
     // Shares nothing with `web`, but goes through the same watch, after it.
-    let last = Workload::deployment("last").lists("last");
+    let last = Workload::podless("last").lists("last");
     let created = Instant::now();
     scene
         .apply(&[config_map("app", "0"), config_map("last", "0")])
@@ -400,7 +400,7 @@ async fn remove_webhook(scene: &Scene) -> Result<()> {
         .await
         .map(drop)?;
     let probe: Deployment = serde_json::from_value(
-        Workload::deployment("probe")
+        Workload::podless("probe")
             .lists("absent")
             .with(&["metadata", "namespace"], json!(scene.namespace))
             .manifest(),

@@ -16,7 +16,7 @@ async fn calls_go_to_replicas_that_are_ready_and_one_of_them_leads() -> Result<(
             .apply(&[config_map("app", "1"), secret("app", CANARY)])
             .await?;
         let workloads = Kind::ALL.map(|kind| {
-            let workload = Workload::new(kind, "web").lists("app");
+            let workload = Workload::new(kind, "web").without_pods().lists("app");
             workload.lists_secrets("app")
         });
         for workload in &workloads {

@@ -24,7 +24,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
         scene.quiet().await?;
         let policy = hostile_policy(scene);

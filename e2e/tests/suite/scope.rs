@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn a_workload_selector_picks_the_workloads_that_are_managed() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
-        let podless = |name| Workload::deployment(name).without_pods();
+        let podless = Workload::podless;
         let shop = |name| podless(name).labelled("team", "shop");
         // The workload that `Scene::quiet` waits for must be managed, too.
         let sentinel = shop("sentinel").lists("sentinel").lists_secrets("sentinel");
@@ -93,7 +93,7 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
     label(loses, &live).await?;
     let selector = json!({"namespaceSelector": {"matchLabels": {"stage": scene.namespace}}});
     let operator = upgraded(scene, selector, true).await?;
-    let web = Workload::deployment("web").lists("app").without_pods();
+    let web = Workload::podless("web").lists("app");
     stamps_new_ones(scene, loses, &web, true).await?;
 
     let write = async |value: &str| -> Result<()> {

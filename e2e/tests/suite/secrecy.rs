@@ -39,7 +39,7 @@ async fn nothing_that_the_operator_says_or_writes_reveals_a_secret() -> Result<(
 
         // The Secret is created, and changes. `kubectl apply` leaves a copy in an annotation of the Secret.
         scene.apply(&[secret("app", &next()?)]).await?;
-        let web = Workload::deployment("web")
+        let web = Workload::podless("web")
             .lists_secrets("app")
             .requires_secret("app");
         let before = scene.create(&web).await?;

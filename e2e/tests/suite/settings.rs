@@ -29,7 +29,7 @@ async fn hold(scene: &Scene, workload: &Workload) -> Result<()> {
 async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = || Workload::deployment("web").lists("app");
+        let web = || Workload::podless("web").lists("app");
         let (first, second) = (web().image("first"), web().image("second"));
         scene.create(&first).await?;
         scene.apply(&[second.manifest()]).await?;
@@ -81,10 +81,10 @@ async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> 
 async fn an_undo_takes_no_workload_out_of_management() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").image("first");
+        let web = Workload::podless("web").image("first");
         scene.create(&web).await?;
         scene
-            .apply(&[Workload::deployment("web").image("second").manifest()])
+            .apply(&[Workload::podless("web").image("second").manifest()])
             .await?;
         scene.snapshot(&web).await?;
         let opt_in = format!("{LISTS}=app");
@@ -110,7 +110,7 @@ async fn an_undo_takes_no_workload_out_of_management() -> Result<()> {
 async fn what_somebody_writes_counts_whoever_set_it_before() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = || Workload::deployment("web").lists("app");
+        let web = || Workload::podless("web").lists("app");
         let first = web()
             .image("first")
             .annotated(RESTART_WINDOW, "Sat 00:00-04:00 UTC");
@@ -180,9 +180,10 @@ async fn pods_are_not_restarted_when_their_workload_is_created_again() -> Result
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let plain = |kind: Kind| Workload::new(kind, &kind.as_str().to_lowercase());
-        let stamped =
-            |kind: Kind| Workload::new(kind, &format!("{}-stamped", kind.as_str().to_lowercase()));
+        let plain = |kind: Kind| Workload::new(kind, &kind.as_str().to_lowercase()).without_pods();
+        let stamped = |kind: Kind| {
+            Workload::new(kind, &format!("{}-stamped", kind.as_str().to_lowercase())).without_pods()
+        };
         let mut all = Vec::new();
         for kind in Kind::ALL {
             // One has opted in since, and one was created with its lists.
@@ -228,7 +229,7 @@ async fn pods_are_not_restarted_when_their_workload_is_created_again() -> Result
 async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         scene.create(&web).await?;
         hold(scene, &web).await?;
         let before = scene.snapshot(&web).await?;
@@ -273,7 +274,7 @@ async fn held_again(scene: &Scene, workload: &Workload) -> Result<()> {
 async fn a_hold_outlives_the_deletion_of_its_workload_together_with_its_pods() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         scene.create(&web).await?;
         hold(scene, &web).await?;
         let replace = async |manifest: &Workload| {
@@ -305,7 +306,9 @@ async fn a_hold_outlives_the_deletion_of_its_workload_together_with_its_pods() -
 async fn a_hold_outlives_a_stateful_set_that_leaves_its_pods_behind() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let set = Workload::new(Kind::StatefulSet, "set").lists("app");
+        let set = Workload::new(Kind::StatefulSet, "set")
+            .without_pods()
+            .lists("app");
         scene.create(&set).await?;
         hold(scene, &set).await?;
         let before = scene.snapshot(&set).await?;

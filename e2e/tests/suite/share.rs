@@ -28,7 +28,7 @@ async fn a_namespace_beyond_its_share_of_memory_is_reported_and_holds_up_no_othe
 
 async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
     scene.put_all(&[config_map("app", "1")]).await?;
-    let web = Workload::deployment("web").lists("app");
+    let web = Workload::podless("web").lists("app");
     scene.create(&web).await?;
     scene.right(&web).await?;
     let before = scene.snapshot(&web).await?;

@@ -21,7 +21,7 @@ async fn a_hundred_changes_within_the_settle_period_are_one_rollout() -> Result<
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        let web = Workload::deployment("web").lists_secrets("app");
+        let web = Workload::podless("web").lists_secrets("app");
         let sentinel = Workload::deployment("sentinel")
             .lists_secrets("sentinel")
             .annotated(SETTLE_PERIOD, "0s")
@@ -66,7 +66,7 @@ async fn a_certificate_that_flaps_is_braked_and_reported() -> Result<()> {
     Scene::play(options, async |scene| {
         scene.apply(&flapping_certificate()).await?;
         let mark = scene.mark().await?;
-        let web = Workload::deployment("web").lists_secrets("flapping");
+        let web = Workload::podless("web").lists_secrets("flapping");
         let before = scene.create(&web).await?;
         let flapping = Instant::now();
         // cert-manager may be slow.
@@ -218,7 +218,7 @@ async fn large_objects_that_nobody_tracks_take_little_memory() -> Result<()> {
     let (config_maps, deployments) = if full() { (200, 200) } else { (96, 60) };
     Scene::play(Options::default(), async |scene| {
         scene.put_all(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         scene.create(&web).await?;
         scene.quiet().await?;
         let process = scene.operator.process();

@@ -29,7 +29,7 @@ async fn workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_cha
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
             .await?;
-        let web = Workload::deployment("web")
+        let web = Workload::podless("web")
             .lists("app, absent")
             .lists_secrets("app");
         let sap = sap_hash(scene, &["configmap/app", "configmap/absent", "secret/app"]).await?;
@@ -43,7 +43,7 @@ async fn workloads_under_an_unknown_key_get_a_baseline_and_roll_at_their_first_c
 {
     Scene::play(before_the_takeover(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         taken_over_without_a_rollout(scene, &web.stamped(&unknown_hash())).await
     })
     .await
@@ -53,7 +53,7 @@ async fn workloads_under_an_unknown_key_get_a_baseline_and_roll_at_their_first_c
 async fn workloads_with_rubbish_get_a_baseline_and_roll_at_their_first_change() -> Result<()> {
     Scene::play(before_the_takeover(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         taken_over_without_a_rollout(scene, &web.stamped("a=b, \"rubbish\"/~1")).await
     })
     .await
@@ -64,7 +64,7 @@ async fn a_hash_of_saps_controller_that_does_not_verify_rolls_once() -> Result<(
     Scene::play(before_the_takeover(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let sap = sap_hash(scene, &["configmap/app"]).await?;
-        let web = Workload::deployment("web").lists("app").stamped(&sap);
+        let web = Workload::podless("web").lists("app").stamped(&sap);
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         scene.operator.start_again().await?;
@@ -86,8 +86,8 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), config_map("other", "1")])
             .await?;
-        let web = Workload::deployment("web").lists("app");
-        let api = Workload::deployment("api").lists("other");
+        let web = Workload::podless("web").lists("app");
+        let api = Workload::podless("api").lists("other");
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
         let lost = stored_keys(scene).await?;
@@ -133,7 +133,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
             entries.entry(new).or_insert(Value::Null);
         }
         patch_keys(scene, &json!({"data": entries})).await?;
-        let sentinel = Workload::deployment("sentinel");
+        let sentinel = Workload::podless("sentinel");
         let sentinel_before = scene.snapshot(&sentinel).await?;
         scene.operator.start_again().await?;
         // The operator does not see changes made before its baseline.
@@ -158,8 +158,8 @@ async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> R
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
-        let other = Workload::deployment("other").lists("app");
+        let web = Workload::podless("web").lists("app");
+        let other = Workload::podless("other").lists("app");
         let before = scene.create(&web).await?;
         scene.create(&other).await?;
         let keys = stored_keys(scene).await?;
@@ -204,7 +204,7 @@ async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> R
 async fn a_new_key_rolls_nothing() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
 
         // Some replica may not have read the key yet, so it is only for verifying. The first key may have
@@ -337,11 +337,15 @@ async fn restored_with_other_keys(operator: Comes) -> Result<()> {
         let configs = |value| [config_map("app", value), secret("db", value)];
         scene.apply(&configs("1")).await?;
         let workloads = [
-            Workload::deployment("web").lists("app"),
-            Workload::deployment("needy").lists("app").requires("app"),
-            Workload::deployment("of-sap").lists_secrets("db"),
-            Workload::new(Kind::StatefulSet, "data").lists("app"),
-            Workload::new(Kind::DaemonSet, "agent").lists_secrets("db"),
+            Workload::podless("web").lists("app"),
+            Workload::podless("needy").lists("app").requires("app"),
+            Workload::podless("of-sap").lists_secrets("db"),
+            Workload::new(Kind::StatefulSet, "data")
+                .without_pods()
+                .lists("app"),
+            Workload::new(Kind::DaemonSet, "agent")
+                .without_pods()
+                .lists_secrets("db"),
         ];
         let mut before = Vec::new();
         for workload in &workloads {

@@ -50,7 +50,7 @@ async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> R
             (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
             (Fault::Hang, "hanging"),
         ] {
-            let workload = Workload::deployment(name).lists(name);
+            let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
             let unreadable = break_reads(scene, name, fault)?;
             let before = scene.create(&workload).await?;
@@ -75,7 +75,7 @@ async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -
             (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
             (Fault::Hang, "hanging"),
         ] {
-            let workload = Workload::deployment(name).lists(name);
+            let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
             let before = scene.create(&workload).await?;
             let unreadable = break_reads(scene, name, fault)?;
@@ -99,7 +99,7 @@ async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -
 }
 
 fn web() -> Workload {
-    Workload::deployment("web").lists("app")
+    Workload::podless("web").lists("app")
 }
 
 fn error(code: StatusCode) -> Fault {

@@ -11,10 +11,7 @@ pub(super) fn uses_both(name: &str) -> Workload {
     let env_from = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
     let mut containers = container();
     containers[0]["envFrom"] = env_from;
-    with_spec(
-        Workload::deployment(name),
-        json!({"containers": containers}),
-    )
+    with_spec(Workload::podless(name), json!({"containers": containers}))
 }
 
 /// Returns a Deployment named `name` for each way in which a pod template can name a ConfigMap or Secret.
@@ -138,7 +135,7 @@ impl Source {
 
     /// Returns a Deployment with the name of the object and this pod spec, for which `part` is tracked.
     fn case(&self, form: &'static str, part: Part, spec: Value) -> Case {
-        let workload = with_spec(Workload::deployment(&self.name), spec);
+        let workload = with_spec(Workload::podless(&self.name), spec);
         let mut case = Case::new(workload, NOTHING);
         case.counts[self.kind as usize] = part;
         case.form = form;

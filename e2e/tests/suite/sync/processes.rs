@@ -15,7 +15,7 @@ async fn a_restart_does_not_wait_for_the_writer_and_a_copy_not_for_the_operator(
         scene.apply(&[config_map("app", "1"), source("1")]).await?;
         apply_sync(scene, &sync(scene, "all", json!({}))).await?;
         has_copy(scene, &here, "1").await?;
-        let web = Workload::deployment("web").lists("app");
+        let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
 
         // A process that is stuck, with work to do.

@@ -29,7 +29,7 @@ async fn copies_of_other_tools_that_are_marked_become_ours_without_a_restart() -
             copies.push((namespace, copy));
         }
         // Each copy has a consumer that our operator manages.
-        let web = Workload::deployment("web").lists_secrets(SHARED);
+        let web = Workload::podless("web").lists_secrets(SHARED);
         let managed = format!("sync-test={}", scene.namespace);
         let mut consumers = Vec::new();
         for (namespace, _) in &copies {
