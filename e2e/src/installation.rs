@@ -254,6 +254,18 @@ impl Installation {
     /// # Errors
     /// When helm or the apiserver refuses.
     pub async fn uninstall(&self) -> Result<()> {
+        self.uninstall_with(&["--wait"]).await
+    }
+
+    /// Uninstalls it like [`Installation::uninstall`], without waiting until everything is gone.
+    ///
+    /// # Errors
+    /// Same as [`Installation::uninstall`].
+    pub(crate) async fn begin_uninstall(&self) -> Result<()> {
+        self.uninstall_with(&[]).await
+    }
+
+    async fn uninstall_with(&self, arguments: &[&str]) -> Result<()> {
         if let Some(objects) = &self.cluster_scoped {
             let mut refused = Ok(());
             // The webhook goes before the rights, as with Helm.
@@ -268,9 +280,9 @@ impl Installation {
             }
             return refused;
         }
-        let release = [&self.namespace, "--namespace", &self.namespace, "--wait"];
-        let uninstall = [&["uninstall"], &release[..]].concat();
-        self.helm.run(&uninstall).await.map(|_| ())
+        let uninstall = ["uninstall", &self.namespace, "--namespace", &self.namespace];
+        let uninstall = [&uninstall[..], arguments].concat();
+        self.helm.run(&uninstall).await.map(drop)
     }
 
     /// Returns the same installation for one more replica, whose webhook has a port of its own.
@@ -460,25 +472,39 @@ pub(crate) async fn delete_namespace(client: &Client, name: &str) -> Result<()> 
 /// Deletes the objects that other tests would have to list, and leaves the namespace itself. To delete a
 /// namespace, the controller manager would list every kind of object that exists, twice.
 pub(crate) async fn empty_namespace(client: &Client, name: &str) -> Result<()> {
-    for (version, kind) in LISTED {
+    delete_all(client, name, &OF_THE_CHART).await?;
+    delete_all(client, name, &OF_WORKLOADS).await
+}
+
+/// Deletes objects as [`empty_namespace`] does, in the namespace of an operator.
+pub(crate) async fn empty_operators_namespace(client: &Client, name: &str) -> Result<()> {
+    delete_all(client, name, &OF_THE_CHART).await
+}
+
+async fn delete_all(client: &Client, namespace: &str, kinds: &[(&str, &str)]) -> Result<()> {
+    // The controller manager would create this one again.
+    let all = ListParams::default().fields("metadata.name!=kube-root-ca.crt");
+    for (version, kind) in kinds {
         let kind = json!({"apiVersion": version, "kind": kind});
-        let api = api_of(client, Some(name), &kind)?;
-        let all = ListParams::default();
+        let api = api_of(client, Some(namespace), &kind)?;
         api.delete_collection(&DeleteParams::background(), &all)
             .await?;
     }
     Ok(())
 }
 
-/// The kinds of which tests create many objects.
-const LISTED: [(&str, &str); 7] = [
+/// The kinds of which the chart and tests create many objects.
+const OF_THE_CHART: [(&str, &str); 3] = [
     ("apps/v1", "Deployment"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+];
+/// The kinds of which only tests create many objects.
+const OF_WORKLOADS: [(&str, &str); 4] = [
     ("apps/v1", "StatefulSet"),
     ("apps/v1", "DaemonSet"),
     ("batch/v1", "CronJob"),
     ("batch/v1", "Job"),
-    ("v1", "ConfigMap"),
-    ("v1", "Secret"),
 ];
 
 /// Returns true if the installations of this run have values that no test has chosen. Restarts may then wait for each

@@ -30,7 +30,8 @@ use crate::{
     credentials::random_hex,
     failure,
     installation::{
-        Installation, create_namespace, delete_namespace, empty_namespace, has_own_values, merge,
+        Installation, create_namespace, delete_namespace, empty_namespace,
+        empty_operators_namespace, has_own_values, merge,
     },
     operator::Operator,
     oracle,
@@ -883,10 +884,10 @@ impl Scene {
             return;
         }
         // Anything left dies with the control plane.
-        let _ = self.installation.uninstall().await;
-        for name in [&self.namespace, &self.installation.namespace] {
-            let _ = empty_namespace(&self.client, name).await;
-        }
+        let _ = self.installation.begin_uninstall().await;
+        let _ = empty_namespace(&self.client, &self.namespace).await;
+        let own = &self.installation.namespace;
+        let _ = empty_operators_namespace(&self.client, own).await;
     }
 }
 
