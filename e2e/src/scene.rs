@@ -16,7 +16,7 @@ use futures::FutureExt;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
-    api::{DynamicObject, GetParams, ListParams, PostParams, Request},
+    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, Request},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -542,10 +542,9 @@ impl Scene {
     pub async fn right(&self, workload: &Workload) -> Result<()> {
         let what = format!("{} to carry the hash of what is true", workload.reference());
         wait_for(&what, PATIENCE, async || {
-            let (key, expected) = (
-                self.key(workload).await?,
-                self.expected_key(workload).await?,
-            );
+            let object = self.stored(&self.namespace, workload).await?;
+            let key = key_of(&object);
+            let expected = oracle::config_hash(&self.client, &object, &self.installation).await?;
             Ok(if key.as_deref() == Some(&expected) {
                 Attempt::Done(())
             } else {
@@ -648,11 +647,21 @@ impl Scene {
                 self.key(&sentinel).await?
             }
         };
-        self.apply(&[
+        for object in [
             config_map("sentinel", &value),
             crate::workload::secret("sentinel", &value),
-        ])
-        .await?;
+        ] {
+            // Mostly it is there, so this does not read it first, as `apply` does.
+            let api = api_of(&self.client, Some(&self.namespace), &object)?;
+            let params = PatchParams::default();
+            let changed = api.patch("sentinel", &params, &Patch::Merge(&object)).await;
+            match changed {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    self.apply(&[object]).await?;
+                }
+                changed => drop(changed?),
+            }
+        }
         wait_for("the sentinel to be restarted", PATIENCE, async || {
             Ok(match self.key(&sentinel).await? {
                 key if key == before => Attempt::NotYet("it was not".to_owned()),

@@ -37,18 +37,21 @@ pub async fn wait_for<T>(
     let mut pause = SHORTEST_PAUSE;
     let mut last = String::from("nothing, the first look did not end");
     loop {
+        let began = Instant::now();
         match timeout_at(deadline, pin!(attempt())).await {
             Ok(Ok(Attempt::Done(value))) => return Ok(value),
             Ok(Ok(Attempt::NotYet(seen))) => last = seen,
             Ok(Err(error)) => return Err(error.context(format!("waiting for {what}"))),
             Err(_) => bail!("waited {timeout:?} for {what}; last seen: {last}"),
         }
-        if Instant::now() + pause >= deadline {
+        // An attempt that runs programs takes long, even more so on a busy machine.
+        let rest = pause.max(began.elapsed().min(LONGEST_REST));
+        if Instant::now() + rest >= deadline {
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
-        sleep(pause).await;
+        sleep(rest).await;
         // Most attempts are requests: a long wait need not ask so often.
-        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -56,3 +59,5 @@ pub async fn wait_for<T>(
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+/// Longest pause after an attempt that took long.
+const LONGEST_REST: Duration = Duration::from_secs(2);
