@@ -112,7 +112,7 @@ async fn write(scene: &Scene, name: &str, ended: &Cell<bool>) -> Result<Vec<Dura
 /// # Errors
 /// When it was not called for one, or there were fewer.
 pub async fn all_called(scene: &Scene, mark: Mark, count: usize) -> Result<()> {
-    let mut writes = scene.all_requests(mark).await?;
+    let mut writes = scene.requests_naming(&scene.namespace, mark).await?;
     writes.retain(|request| {
         request.namespace == scene.namespace
             && request.resource == "deployments"

@@ -787,7 +787,16 @@ impl Scene {
     /// # Errors
     /// When the log cannot be read.
     pub async fn all_requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        let mut events = self.audit_log.since(mark).await?;
+        self.requests_naming("", mark).await
+    }
+
+    /// Returns requests like [`Scene::all_requests`], but only those whose entry in the log contains `text`, such as the
+    /// name of a namespace or of a user. To parse those of all other tests takes long.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn requests_naming(&self, text: &str, mark: Mark) -> Result<Vec<AuditEvent>> {
+        let mut events = self.audit_log.naming(text, mark).await?;
         events.retain(|event| !is_of_plugin(event));
         Ok(events)
     }

@@ -539,7 +539,7 @@ pub(crate) async fn reviews(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
 }
 
 async fn reviews_in(scene: &Scene, namespace: &str, mark: Mark) -> Result<Vec<String>> {
-    let events = scene.all_requests(mark).await?;
+    let events = scene.requests_naming(namespace, mark).await?;
     let events = events.iter().filter(|event| event.namespace == namespace);
     let notes = events.flat_map(|event| &event.annotations);
     let notes = notes.filter(|(key, _)| key.starts_with("mutation.webhook.admission.k8s.io/"));

@@ -150,7 +150,7 @@ pub(crate) async fn gap(
     config_map: &str,
     deployment: &str,
 ) -> Result<Duration> {
-    let requests = scene.all_requests(mark).await?;
+    let requests = scene.requests_naming(&scene.namespace, mark).await?;
     let ours = scene.installation.username();
     let written = |resource: &str, name: &str| -> Option<Timestamp> {
         let write = requests.iter().find(|event| {

@@ -389,7 +389,7 @@ async fn uses_every_rule_since(scene: &Scene, began: Mark, kinds: &[&str]) -> Re
         .collect();
     let user = scene.installation.username();
     wait_for("every rule to be used", 2 * PATIENCE, async || {
-        let mut requests = scene.all_requests(began).await?;
+        let mut requests = scene.requests_naming(&user, began).await?;
         requests.retain(|request| request.user == user);
         let refused: Vec<_> = requests
             .iter()

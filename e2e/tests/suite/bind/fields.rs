@@ -58,7 +58,7 @@ async fn a_key_is_in_its_field_within_a_second_and_nothing_else_costs_a_write() 
         patched.retain(|it| it.verb == "patch" && it.name != SENTINEL && [HARBORS, "fieldbindings"].contains(&&*it.resource));
         ensure!(patched.is_empty(), "a restart is no write: {patched:?}");
 
-        let all = scene.all_requests(mark).await?;
+        let all = scene.requests_naming(&scene.namespace, mark).await?;
         let ours = scene.installation.username();
         let delays: Vec<Duration> = written(&all, &ours).skip(1).map(|write| {
             let secrets = all.iter().filter(|it| {
