@@ -70,61 +70,99 @@ pub(crate) async fn create(
         .with_context(|| format!("creating {manifest}"))
 }
 
-/// Applies the manifests in this order. Returns false, and writes nothing, if only kubectl can do it: it
-/// knows how to merge the lists of existing workloads, and it knows all other kinds.
+/// Applies the manifests in this order. Returns false, and writes nothing, if only kubectl can do it: it knows all other
+/// kinds, and it knows how to merge lists in which elements come, go or move.
 ///
 /// # Errors
 /// When one is refused.
 pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value]) -> Result<bool> {
+    let mut writes = Vec::new();
     for manifest in manifests {
-        let needs_kubectl = match text(&manifest["kind"])? {
-            "ConfigMap" | "Secret" => false,
-            // kubectl knows no more about the lists of custom resources than we do.
-            kind if CUSTOM.contains(&kind) || is_for_the_cluster(manifest) => false,
-            "Deployment" | "StatefulSet" | "DaemonSet" => {
-                let api = api_of(client, Some(namespace), manifest)?;
-                let name = text(&manifest["metadata"]["name"])?;
-                api.get_metadata_opt(name).await?.is_some()
-            }
-            _ => true,
-        };
-        if needs_kubectl {
-            return Ok(false);
+        match Write::of(client, namespace, manifest).await? {
+            Some(write) => writes.push(write),
+            None => return Ok(false),
         }
     }
-    for manifest in manifests {
-        let namespace = (!is_for_the_cluster(manifest)).then_some(namespace);
-        let manifest = with_last_applied(manifest, namespace);
-        write(client, namespace, &manifest).await?;
+    for write in writes {
+        write.send(client).await?;
     }
     Ok(true)
 }
 
-async fn write(client: &Client, namespace: Option<&str>, manifest: &Value) -> Result<()> {
-    let api = api_of(client, namespace, manifest)?;
-    let name = text(&manifest["metadata"]["name"])?;
-    let Some(current) = api.get_opt(name).await? else {
-        return create(client, namespace, manifest).await;
-    };
-    let noted = current.metadata.annotations.as_ref();
-    let noted = noted.and_then(|annotations| annotations.get(LAST_APPLIED));
-    let original = match noted {
-        Some(noted) => serde_json::from_str(noted)?,
-        None => json!({}),
-    };
-    let patch = three_way(&original, manifest, &serde_json::to_value(&current)?);
-    if patch.is_empty() {
-        return Ok(());
+/// A write that makes an object what its manifest says.
+struct Write {
+    manifest: Value,
+    change: Change,
+}
+
+enum Change {
+    Create,
+    Patch(Patch<Map<String, Value>>),
+    Nothing,
+}
+
+/// How the apiserver takes the lists of a patch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// As a whole.
+    Replaced,
+    /// Element by element, if they are containers.
+    Merged,
+}
+
+impl Write {
+    /// Returns the write for a manifest; `None` if only kubectl can do it.
+    async fn of(client: &Client, namespace: &str, manifest: &Value) -> Result<Option<Self>> {
+        let lists = match text(&manifest["kind"])? {
+            "ConfigMap" | "Secret" => Lists::Replaced,
+            // kubectl knows no more about the lists of custom resources than we do.
+            kind if CUSTOM.contains(&kind) || is_for_the_cluster(manifest) => Lists::Replaced,
+            "Deployment" | "StatefulSet" | "DaemonSet" => Lists::Merged,
+            _ => return Ok(None),
+        };
+        let namespace = (!is_for_the_cluster(manifest)).then_some(namespace);
+        let manifest = with_last_applied(manifest, namespace);
+        let api = api_of(client, None, &manifest)?;
+        let Some(current) = api.get_opt(text(&manifest["metadata"]["name"])?).await? else {
+            let change = Change::Create;
+            return Ok(Some(Self { manifest, change }));
+        };
+        let noted = current.metadata.annotations.as_ref();
+        let noted = noted.and_then(|annotations| annotations.get(LAST_APPLIED));
+        let original = match noted {
+            Some(noted) => serde_json::from_str(noted)?,
+            None => json!({}),
+        };
+        let current = serde_json::to_value(&current)?;
+        let Some(patch) = three_way(&original, &manifest, &current, lists) else {
+            return Ok(None);
+        };
+        let change = match lists {
+            _ if patch.is_empty() => Change::Nothing,
+            Lists::Replaced => Change::Patch(Patch::Merge(patch)),
+            Lists::Merged => Change::Patch(Patch::Strategic(patch)),
+        };
+        Ok(Some(Self { manifest, change }))
     }
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::default()
-    };
-    let patched = api.patch(name, &params, &Patch::Merge(&patch)).await;
-    patched
-        .map(drop)
-        .with_context(|| format!("patching {name}"))
+
+    async fn send(self, client: &Client) -> Result<()> {
+        let patch = match self.change {
+            Change::Create => return create(client, None, &self.manifest).await,
+            Change::Patch(patch) => patch,
+            Change::Nothing => return Ok(()),
+        };
+        let api = api_of(client, None, &self.manifest)?;
+        let name = text(&self.manifest["metadata"]["name"])?;
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
+        let patched = api.patch(name, &params, &patch).await;
+        patched
+            .map(drop)
+            .with_context(|| format!("patching {name}"))
+    }
 }
 
 /// Returns true if a manifest is of our kind that has no namespace.
@@ -146,19 +184,36 @@ fn with_last_applied(manifest: &Value, namespace: Option<&str>) -> Value {
     manifest
 }
 
-/// Returns the JSON Merge Patch that sets everything in `modified` and removes everything that only
-/// `original` had.
-fn three_way(original: &Value, modified: &Value, current: &Value) -> Map<String, Value> {
+/// Returns the patch that sets everything in `modified` and removes everything that only `original` had. `None` if that
+/// takes more than this function knows about lists.
+fn three_way(
+    original: &Value,
+    modified: &Value,
+    current: &Value,
+    lists: Lists,
+) -> Option<Map<String, Value>> {
     let mut patch = Map::new();
     for (key, wanted) in modified.as_object().into_iter().flatten() {
         let found = &current[key];
         if wanted.is_object() && found.is_object() {
-            let inner = three_way(&original[key], wanted, found);
+            let inner = three_way(&original[key], wanted, found, lists)?;
+            // Fields of the strategy that are not set have to go.
+            if lists == Lists::Merged && key == "strategy" && !inner.is_empty() {
+                return None;
+            }
             if !inner.is_empty() {
                 patch.insert(key.clone(), Value::Object(inner));
             }
         } else if wanted != found {
-            patch.insert(key.clone(), wanted.clone());
+            let change = match (lists, wanted, found) {
+                (Lists::Merged, Value::Array(wanted), Value::Array(found)) => {
+                    let changes = merged(key, &original[key], wanted, found)?;
+                    (!changes.is_empty()).then_some(Value::Array(changes))
+                }
+                (Lists::Merged, Value::Array(_), _) => return None,
+                _ => Some(wanted.clone()),
+            };
+            patch.extend(change.map(|change| (key.clone(), change)));
         }
     }
     for key in original
@@ -171,7 +226,33 @@ fn three_way(original: &Value, modified: &Value, current: &Value) -> Map<String,
             patch.insert(key.clone(), Value::Null);
         }
     }
-    patch
+    Some(patch)
+}
+
+/// Returns the changes of the elements of a list, if they are containers. `None` if elements of other lists change, or
+/// if some come, go or move.
+fn merged(list: &str, original: &Value, wanted: &[Value], found: &[Value]) -> Option<Vec<Value>> {
+    let original = original.as_array()?;
+    if original.len() != wanted.len() || wanted.len() != found.len() {
+        return None;
+    }
+    let mut changes = Vec::new();
+    for ((original, wanted), found) in original.iter().zip(wanted).zip(found) {
+        let is_same = original["name"] == wanted["name"] && wanted["name"] == found["name"];
+        if !(wanted.is_object() && found.is_object() && is_same) {
+            return None;
+        }
+        let mut change = three_way(original, wanted, found, Lists::Merged)?;
+        if change.is_empty() {
+            continue;
+        }
+        if !["containers", "initContainers"].contains(&list) {
+            return None;
+        }
+        change.insert("name".to_owned(), wanted["name"].clone());
+        changes.push(Value::Object(change));
+    }
+    Some(changes)
 }
 
 fn text(value: &Value) -> Result<&str> {
@@ -190,10 +271,43 @@ mod tests {
         let modified = json!({"data": {"stays": "2", "new": "3"}});
         let current = json!({"data": {"gone": "1", "stays": "1", "of others": "4"}});
 
-        let patch = three_way(&original, &modified, &current);
+        let patch = three_way(&original, &modified, &current, Lists::Replaced);
 
         let expected = json!({"data": {"gone": null, "stays": "2", "new": "3"}});
-        assert_eq!(Value::Object(patch), expected);
-        assert!(three_way(&modified, &modified, &modified).is_empty());
+        assert_eq!(patch.map(Value::Object), Some(expected));
+        let same = three_way(&modified, &modified, &modified, Lists::Replaced);
+        assert_eq!(same, Some(Map::new()));
+    }
+
+    #[test]
+    fn a_container_is_patched_by_its_name_and_keeps_its_defaults() {
+        let container = |image: &str| json!({"name": "main", "image": image});
+        let original = json!({"containers": [container("app:1")]});
+        let modified = json!({"containers": [container("app:2")]});
+        let mut stored = container("app:1");
+        stored["imagePullPolicy"] = json!("IfNotPresent");
+        let current = json!({"containers": [stored], "restartPolicy": "Always"});
+
+        let patch = three_way(&original, &modified, &current, Lists::Merged);
+
+        assert_eq!(patch.map(Value::Object), Some(modified));
+        let same = three_way(&original, &original, &current, Lists::Merged);
+        assert_eq!(same, Some(Map::new()));
+    }
+
+    #[test]
+    fn lists_that_get_longer_or_have_no_names_are_left_to_kubectl() {
+        let stored =
+            json!({"containers": [{"name": "main"}], "volumes": [{"name": "a"}], "args": ["1"]});
+        for modified in [
+            json!({"containers": [{"name": "main"}, {"name": "more"}]}),
+            json!({"containers": [{"name": "other"}]}),
+            json!({"volumes": [{"name": "a", "emptyDir": {}}]}),
+            json!({"args": ["2"]}),
+            json!({"initContainers": [{"name": "new"}]}),
+        ] {
+            let patch = three_way(&stored, &modified, &stored, Lists::Merged);
+            assert_eq!(patch, None, "{modified}");
+        }
     }
 }
