@@ -36,6 +36,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::{
     net::TcpStream,
+    sync::Notify,
     time::{MissedTickBehavior, interval},
 };
 use tokio_rustls::TlsConnector;
@@ -407,8 +408,8 @@ async fn writable(scene: &Scene) -> Result<()> {
     scene.apply(&manifests).await
 }
 
-/// Runs `test` while many writers write. Asserts that no write fails, and that each of `ports` serves a
-/// certificate that the webhook configuration trusts.
+/// Runs `test` while many writers write, now and then and as soon as one of `ports` serves or needs another certificate.
+/// Asserts that no write fails, and that each port serves a certificate that the webhook configuration trusts.
 async fn under_load(
     scene: &Scene,
     ports: &[u16],
@@ -426,21 +427,32 @@ async fn under_load(
         tested.set(true);
         Ok(())
     };
+    let news = Notify::new();
     let writes = async {
         let mut number = 0;
         while !tested.get() {
-            bursts.tick().await;
+            tokio::select! {
+                _ = bursts.tick() => {}
+                () = news.notified() => {}
+            }
             burst(scene, number).await?;
             number += 1;
         }
         burst(scene, number).await
     };
     let looks = async {
+        let mut last = Vec::new();
         while !tested.get() {
             looks.tick().await;
+            let mut seen = Vec::new();
             for port in ports {
                 let bundle = scene.ca_bundle().await?;
-                served(&scene.installation, *port, &bundle).await?;
+                let leaf = served(&scene.installation, *port, &bundle).await?;
+                seen.push((bundle, leaf));
+            }
+            if seen != last {
+                news.notify_one();
+                last = seen;
             }
         }
         Ok(())
@@ -792,7 +804,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Number of writers. The apiserver retains 25 idle connections to a webhook: with more parallel writes than
 /// that, it has to connect again.
 const WRITERS: usize = 32;
-/// Time between two bursts of writes. They are most of what these tests cost.
-const BURSTS: Duration = Duration::from_secs(2);
+/// Time between two bursts of writes while no certificate changes. They are most of what these tests cost.
+const BURSTS: Duration = Duration::from_secs(5);
 /// Time between two looks at the certificates that are served.
 const LOOKS: Duration = Duration::from_millis(250);
