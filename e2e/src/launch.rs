@@ -382,12 +382,25 @@ impl Ports {
     }
 }
 
-/// Audit policy: whole requests of service accounts, which tests ask about; for others, who did what.
+/// Audit policy: whole requests of service accounts, which tests ask about; for others, who did what. It leaves out the
+/// scheduler, kwok, and what controllers write into Events and the status of workloads. No test asks about these, and
+/// they are most of all writes.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
+- level: None
+  users: [kwok, system:kube-scheduler]
+- level: None
+  users: [system:kube-controller-manager]
+  resources:
+  - group: apps
+    resources: [daemonsets/status, deployments/status, replicasets/status, statefulsets/status]
+  - group: ''
+    resources: [events]
+  - group: events.k8s.io
+    resources: [events]
 - level: Request
   userGroups: [system:serviceaccounts]
 - level: Metadata
