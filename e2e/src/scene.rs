@@ -16,7 +16,9 @@ use futures::FutureExt;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
-    api::{DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, Request},
+    api::{
+        DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, Request,
+    },
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -464,6 +466,20 @@ impl Scene {
         let kind = json!({"apiVersion": version, "kind": kind});
         let api = api_of(&self.client, Some(namespace), &kind)?;
         self.object_at(api.resource_url(), name).await
+    }
+
+    /// Deletes an object, such as `configmap/app`. What it owns goes later.
+    ///
+    /// # Errors
+    /// When that is refused, or there is none.
+    pub async fn delete(&self, reference: &str) -> Result<()> {
+        let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
+        let known = KINDS.iter().find(|(of, ..)| *of == kind);
+        let (_, version, kind) = known.with_context(|| format!("{kind} is not known here"))?;
+        let kind = json!({"apiVersion": version, "kind": kind});
+        let api = api_of(&self.client, Some(&self.namespace), &kind)?;
+        let deleted = api.delete(name, &DeleteParams::background()).await;
+        deleted.map(drop).with_context(|| reference.to_owned())
     }
 
     /// Reads an object as stored, of a kind that `api_version` serves as `plural`.

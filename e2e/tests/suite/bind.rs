@@ -160,7 +160,7 @@ pub(crate) async fn fields_of_each_kind(scene: &Scene) -> Result<()> {
     })
     .await?;
     for _ in 0..2 {
-        scene.kubectl(&["delete", "secret", "s3"]).await?;
+        scene.delete("secret/s3").await?;
         becomes(scene, "SourceNotFound").await?;
         scene.apply(&[s3("1", "images")]).await?;
         becomes(scene, "Applied").await?;

@@ -258,7 +258,7 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
                 .operator
                 .shows("pod_reloader_missing_config_workloads", "0")
                 .await?;
-            scene.kubectl(&["delete", &workload.reference()]).await?;
+            scene.delete(&workload.reference()).await?;
         }
         Ok(())
     })
@@ -276,7 +276,7 @@ async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> 
             .lists_secrets("other")
             .requires("app");
         let before = scene.create(&web).await?;
-        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        scene.delete("configmap/app").await?;
         scene.event(&web, "MissingConfig").await?;
         scene.apply(&[secret("other", "2")]).await?;
         scene.rolls_not(&web, &before).await?;
@@ -344,7 +344,7 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() -> Resu
             .lists("app")
             .requires_secret("creds");
         let before = scene.create(&web).await?;
-        scene.kubectl(&["delete", "secret", "creds"]).await?;
+        scene.delete("secret/creds").await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "MissingConfig").await?;
         ensure!(note.contains("Secret creds"), "{note}");
@@ -363,11 +363,11 @@ async fn a_listed_object_that_comes_or_goes_rolls_once() -> Result<()> {
         let mut before = created(scene, &workloads).await?;
         scene.apply(&[config_map("app", "1")]).await?;
         before = each_rolls_once(scene, &workloads, &before).await?;
-        scene.kubectl(&["delete", "secret", "app"]).await?;
+        scene.delete("secret/app").await?;
         before = each_rolls_once(scene, &workloads, &before).await?;
         scene.apply(&[secret("app", "2")]).await?;
         before = each_rolls_once(scene, &workloads, &before).await?;
-        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        scene.delete("configmap/app").await?;
         each_rolls_once(scene, &workloads, &before)
             .await
             .map(|_| ())

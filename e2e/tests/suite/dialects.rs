@@ -95,7 +95,7 @@ async fn a_match_of_a_regular_expression_rolls_when_it_comes_changes_and_goes() 
         let others = [config_map("myapp-3", "1"), secret("app-3", "1")];
         scene.apply(&others).await?;
         both.rolls_not(scene, &before).await?;
-        scene.kubectl(&["delete", "configmap", "app-1"]).await?;
+        scene.delete("configmap/app-1").await?;
         let one = web.counting("app-2");
         one.rolls_once(scene, &before).await.map(drop)
     })

@@ -73,7 +73,7 @@ async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> 
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::podless("web").lists("app").requires("app");
         scene.create(&web).await?;
-        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        scene.delete("configmap/app").await?;
         let note = scene.event(&web, "MissingConfig").await?;
         let log = scene.operator.log()?;
         let told = format!(r#"reason="MissingConfig" note="{note}""#);

@@ -220,7 +220,7 @@ async fn what_is_pruned_in_the_middle_of_a_rollout_comes_back_until_nothing_uses
         sync(scene, &generated("unused-1", "1")).await?;
         sync(scene, &generated("unused-2", "1")).await?;
         prune(scene, "unused-1").await?;
-        scene.kubectl(&["delete", "configmaps", "unused-2"]).await?;
+        scene.delete("configmap/unused-2").await?;
         for name in ["unused-1", "unused-2"] {
             ensure!(config_maps(scene).get_opt(name).await?.is_none(), "{name}");
         }

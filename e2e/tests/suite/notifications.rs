@@ -201,7 +201,7 @@ async fn observed_and_waiting_changes_are_reported_as_such() -> Result<()> {
         ensure!(would["reason"] == "WouldRestart", "{would:#}");
         ensure!(would["problem"] == false, "{would:#}");
 
-        scene.kubectl(&["delete", "secret", "db"]).await?;
+        scene.delete("secret/db").await?;
         let waits = &receiver.changes("api", 1).await?[0];
         ensure!(waits["reason"] == "MissingConfig", "{waits:#}");
         ensure!(waits["problem"] == true, "{waits:#}");

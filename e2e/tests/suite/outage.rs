@@ -226,7 +226,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
             ensure!(is_refused == (failure_policy == "Fail"), "{output:?}");
             ensure!(is_refused == (output.code != Some(0)), "{output:?}");
             // Deleting is never blocked.
-            scene.kubectl(&["delete", &workload.reference()]).await?;
+            scene.delete(&workload.reference()).await?;
         }
         Ok(())
     })

@@ -107,7 +107,7 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
             scene.create(workload).await?;
         }
         scene.apply(&[config_map("app", "2")]).await?;
-        scene.kubectl(&["delete", "secret", "needed"]).await?;
+        scene.delete("secret/needed").await?;
 
         let told = explained(scene, &stale, &[]).await?;
         ensure!(told["syncStatus"] == "restart due for a change", "{told:#}");
@@ -339,7 +339,7 @@ async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
         scene
             .apply(&[config_map("gone", "1"), held.manifest()])
             .await?;
-        scene.kubectl(&["delete", "configmap", "gone"]).await?;
+        scene.delete("configmap/gone").await?;
         let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
         ensure!(waited.code == Some(1), "{waited:?}");
         ensure!(
@@ -523,7 +523,7 @@ async fn status_reports_nothing_that_is_over_or_yet_to_come_as_a_fault() -> Resu
             scene.create(workload).await?;
         }
         scene.apply(&[config_map("app", "2")]).await?;
-        scene.kubectl(&["delete", "configmap", "gone"]).await?;
+        scene.delete("configmap/gone").await?;
         scene.event(&paused, "RestartStalled").await?;
         scene.event(&listed, "InvalidReference").await?;
         scene.event(&held, "MissingConfig").await?;

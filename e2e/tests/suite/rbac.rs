@@ -313,7 +313,7 @@ async fn leave_a_copy_behind(scene: &Scene) -> Result<()> {
     let gone = gone.annotated(PIN, "configmaps");
     scene.apply(&[config_map("gone", "1")]).await?;
     scene.create(&gone).await?;
-    scene.kubectl(&["delete", &gone.reference()]).await?;
+    scene.delete(&gone.reference()).await?;
     Ok(())
 }
 

@@ -110,7 +110,7 @@ async fn nothing_that_the_operator_says_or_writes_reveals_a_secret() -> Result<(
         ensure!(refused.code != Some(0), "{}", refused.stdout);
 
         // The Secret is deleted, and comes back.
-        scene.kubectl(&["delete", "secret", "app"]).await?;
+        scene.delete("secret/app").await?;
         scene.event(&web, "MissingConfig").await?;
         scene.apply(&[secret("app", &next()?)]).await?;
         scene.rolls_once(&web, &before).await?;

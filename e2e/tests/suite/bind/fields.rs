@@ -92,7 +92,7 @@ async fn what_is_missing_leaves_the_field_as_it_is_and_is_said() -> Result<()> {
         scene.kubectl(&patch).await?;
         let status = is(scene, "harbor-s3", "KeyNotFound").await?;
         ensure!(status["fields"][1]["state"] == "Applied", "{status}");
-        scene.kubectl(&["delete", "secret", "s3"]).await?;
+        scene.delete("secret/s3").await?;
         is(scene, "harbor-s3", "SourceNotFound").await?;
         has(scene, HARBORS, "registry", access_key, json!("1")).await?;
         scene.apply(&[s3("2", "images")]).await?;

@@ -193,7 +193,7 @@ async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
         let note = scene.event(&web, "CopyFailed").await?;
         ensure!(note.contains("quota of the namespace"), "{note}");
         pods_use(scene, &web, "app").await?;
-        scene.kubectl(&["delete", "resourcequota", "full"]).await?;
+        scene.delete("resourcequota/full").await?;
         scene.quiet().await?;
         let after = scene.snapshot(&web).await?;
         ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");

@@ -75,7 +75,7 @@ async fn a_watched_list_goes_on_with_what_changes() -> Result<()> {
         prints(&list, "nothing reported").await?;
         text(scene, &["hold", "deploy/web"]).await?;
         prints(&list, "on hold").await?;
-        scene.kubectl(&["delete", "deployment", "web"]).await?;
+        scene.delete("deployment/web").await?;
         prints(&list, "gone").await?;
         let printed = fs::read_to_string(list.log())?;
         ensure!(printed.matches("LAST RESTART").count() == 1, "{printed}");

@@ -191,7 +191,7 @@ async fn helm_uninstalls_a_release_unless_pods_of_others_use_its_protected_objec
         let refused = helm(&["uninstall", "shared"]).await;
         ensure!(refused.is_err(), "{refused:?}");
         ensure!(secrets.get_opt("shared").await?.is_some(), "it is gone");
-        scene.kubectl(&["delete", "deployment", "other"]).await?;
+        scene.delete("deployment/other").await?;
         secrets
             .delete("shared", &DeleteParams::default())
             .await
