@@ -112,9 +112,7 @@ async fn restore<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<Oracles<'
     let control_plane = &scene.control_plane;
     copy.restore(control_plane, Restore::WithApiserver).await?;
     // Restarted as the manual for a restore says.
-    for component in [Component::ControllerManager, Component::Scheduler] {
-        control_plane.restart(component).await?;
-    }
+    control_plane.restart(Component::ControllerManager).await?;
     let began = Instant::now();
     let mut oracles = Oracles::begin(scene, &workloads).await?;
     change(scene, "after the restore").await?;

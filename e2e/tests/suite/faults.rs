@@ -28,9 +28,10 @@ pub(crate) fn replicated() -> Options {
 
 /// Starts a control plane that may be broken, whose apiserver gets these further arguments.
 pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<ControlPlane> {
+    // The workloads have no pods.
     ControlPlane::start(ControlPlaneOptions {
         apiserver_args: apiserver_args.iter().map(|arg| (*arg).to_owned()).collect(),
-        ..ControlPlaneOptions::without_cert_manager()
+        ..ControlPlaneOptions::without_running_pods()
     })
     .await
 }
