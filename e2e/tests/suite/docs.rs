@@ -140,6 +140,7 @@ fn every_file_of_values_renders() -> Result<()> {
                 .arg("--set=image.repository=registry.example.com/pod-reloader")
                 .arg("--values")
                 .arg(values.path())
+                .env("GOGC", "400")
                 .output()?;
             ensure!(
                 output.status.success(),

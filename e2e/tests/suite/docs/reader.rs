@@ -203,6 +203,8 @@ impl<'a> Reader<'a> {
             .env("HOME", &self.control_plane.description().directory)
             .env("REPOSITORY", root())
             .env("TEST_PORT", port.to_string())
+            // Garbage collection is a quarter of the processor time of kubectl and helm.
+            .env("GOGC", "400")
             .stdin(Stdio::null())
             .kill_on_drop(true);
         // Longer than what a script waits for itself.
