@@ -4,17 +4,20 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    time::Duration,
+    pin::pin,
 };
 
 use anyhow::{Context, Result};
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::{WatchStreamExt, watcher::watch_object};
 use kube::{Api, Client};
 use tokio::task::JoinHandle;
 
 use crate::wait::{Attempt, PATIENCE, wait_for};
 
-/// A Secret in a directory, kept up to date until it is dropped.
+/// A Secret in a directory, kept up to date until it is dropped. A kubelet takes a minute for that; tests do not wait that
+/// long.
 #[derive(Debug)]
 pub(crate) struct MountedSecret {
     path: PathBuf,
@@ -45,10 +48,10 @@ impl MountedSecret {
         let mut mounted = write(&path, &secret)?;
         let (name, directory) = (name.to_owned(), path.clone());
         let refresh = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(REFRESH_INTERVAL).await;
+            let mut changes = pin!(watch_object(secrets, &name).default_backoff());
+            while let Some(change) = changes.next().await {
                 // The Secret is gone or unreadable: a kubelet leaves what it has mounted.
-                let Ok(secret) = secrets.get(&name).await else {
+                let Ok(Some(secret)) = change else {
                     continue;
                 };
                 if version(&secret) != mounted {
@@ -70,9 +73,6 @@ impl Drop for MountedSecret {
         self.refresh.abort();
     }
 }
-
-/// Pause between two reads. A kubelet takes a minute; tests do not wait that long.
-const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Writes a new directory, and renames a new symlink over the old one. Returns the Secret's version.
 fn write(path: &Path, secret: &Secret) -> Result<String> {
