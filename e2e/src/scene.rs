@@ -296,6 +296,15 @@ impl Scene {
         outcome
     }
 
+    /// Deletes what other tests would have to list, in a namespace that the test has created, and leaves the namespace. To
+    /// delete it would take more than a hundred requests of the controller manager.
+    ///
+    /// # Errors
+    /// When that is refused, or the apiserver does not answer.
+    pub async fn empty_namespace(&self, name: &str) -> Result<()> {
+        empty_namespace(&self.client, name).await
+    }
+
     /// Returns the process of the chart that the test is not about.
     ///
     /// # Errors
