@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/house scripts/prose scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/house scripts/prose scripts/site scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -29,6 +29,12 @@ cargo_cyclonedx_version := 0.5.9
 cargo_cyclonedx_root := $(tools)/cargo-cyclonedx-$(cargo_cyclonedx_version)
 # Never another version: the image has what it writes, and the same sources give the same image.
 cargo_cyclonedx := $(cargo_cyclonedx_root)/bin/cargo-cyclonedx
+
+mdbook_version := 0.5.4
+mdbook_root := $(tools)/mdbook-$(mdbook_version)
+# Never another version: docs/book.toml names options that not all versions know.
+mdbook := $(mdbook_root)/bin/mdbook
+site := $(or $(CARGO_TARGET_DIR),target)/site
 
 version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
@@ -291,12 +297,13 @@ esac
 endef
 
 .PHONY: lint
-lint: $(cargo_deny) ## Check format, lints, crate boundaries, prose, dependencies and docs; ADVISORIES=folder names a clone of RustSec's database
+lint: $(cargo_deny) ## Check format, lints, crate boundaries, prose, the table of contents, dependencies and docs; ADVISORIES=folder names a clone of RustSec's database
 	@scripts/need rust cc rustfmt clippy
 	$(call phase,format,cargo fmt --all --check)
 	$(call phase,boundaries,scripts/boundaries)
 	$(call phase,house,scripts/house)
 	$(call phase,prose,scripts/prose)
+	$(call phase,site,scripts/site check)
 	$(call phase,layers,$(layers))
 	$(call phase,dependencies,$(cargo_deny) --locked check --hide-inclusion-graph bans licenses sources)
 	$(call phase,advisories,ADVISORIES='$(ADVISORIES)' REQUIRE='$(REQUIRE)' scripts/advisories $(cargo_deny))
@@ -336,6 +343,16 @@ screenshot: ## Write the picture of the graph's page in the docs
 	@scripts/need rust cc
 	$(call phase,browser,scripts/browser)
 	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
+
+.PHONY: site
+site: $(mdbook) ## Make a website of the docs, with a search: target/site/book
+	$(call phase,site,$(places) MDBOOK=$(mdbook) scripts/site build $(site))
+	@echo 'The site is in $(site)/book. Open index.html there.'
+
+# Without optimisation, as cargo-deny, and without its server.
+$(mdbook_root)/bin/mdbook:
+	@scripts/need rust cc
+	$(call phase,build mdBook,cargo install --debug --locked --root $(mdbook_root) --no-default-features --features search mdbook@$(mdbook_version))
 
 .PHONY: manifests
 manifests: ## Render the plain manifests from the chart
