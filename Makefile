@@ -398,13 +398,18 @@ engine-image: ## Build the image with podman, buildah or docker instead; IMAGE=n
 	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
 
 .PHONY: release
-release: $(cargo_cyclonedx) $(cargo_deny) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, KEY=file or KEYLESS=1 signs it, and REQUIRE=1 refuses what is not decided yet
+release: $(cargo_cyclonedx) $(cargo_deny) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z, KEY=file or KEYLESS=1 signs it, KEYLESS=later leaves that to make sign, and REQUIRE=1 refuses what is not decided yet
 	@scripts/need rust cc jq
 	$(call phase,release check,$(places) REQUIRE='$(REQUIRE)' scripts/release check '$(VERSION)')
 	$(call phase,advisories,ADVISORIES='$(ADVISORIES)' REQUIRE='$(REQUIRE)' scripts/advisories $(cargo_deny))
 	$(foreach arch,amd64 arm64,$(call program,$(arch),pod-reloader)$(newline)$(call program,$(arch),kubectl-pod_reloader)$(newline))
 	$(call phase,image,$(dated) $(places) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
 	$(call phase,release,$(dated) $(places) $(signing) BUILT=$(built_image) scripts/release assemble '$(VERSION)' $(release))
+
+.PHONY: sign
+sign: ## Sign that release, if it was made with KEYLESS=later and nobody has changed it since; VERSION=x.y.z KEYLESS=1
+	@scripts/need jq
+	@$(signing) scripts/sign release $(release)
 
 .PHONY: publish
 publish: ## Push image and chart of that release to where release.env says; VERSION=x.y.z, and KEY=file or KEYLESS=1 signs them

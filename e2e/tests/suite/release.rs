@@ -257,6 +257,41 @@ fn a_release_with_a_key_is_signed_last_and_says_so() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_release_is_signed_later_only_if_it_is_what_its_checksums_say() -> Result<()> {
+    let project = Project::create()?;
+    project.image(&["amd64", "arm64"])?;
+    let cosign = project.program("built/cosign", "#!/bin/sh\necho \"$@\" >>built/calls\n")?;
+    let mut assemble = project.script("release", &["assemble", VERSION, "built/release"]);
+    run(assemble.env("KEYLESS", "later").env("COSIGN", &cosign))?;
+    let release = Release(project.path("built/release"));
+    ensure!(
+        release
+            .read("NOTES.md")?
+            .contains("identity of the workflow")
+    );
+    ensure!(!project.path("built/calls").exists());
+    let sign = || {
+        let mut sign = project.script("sign", &["release", "built/release"]);
+        sign.env("KEYLESS", "1").env("COSIGN", &cosign);
+        sign
+    };
+    fs::write(release.path("another"), "")?;
+    let refused = sign().output()?;
+    ensure!(
+        said(&refused).contains("files that SHA256SUMS does not name"),
+        "{refused:?}"
+    );
+    fs::remove_file(release.path("another"))?;
+    run(&mut sign())?;
+    let calls = fs::read_to_string(project.path("built/calls"))?;
+    ensure!(
+        calls.starts_with("sign-blob ") && calls.lines().count() == 1,
+        "{calls}"
+    );
+    Ok(())
+}
+
 /// A publication can end between the two.
 #[test]
 fn an_image_that_has_only_its_attestation_is_still_signed() -> Result<()> {
