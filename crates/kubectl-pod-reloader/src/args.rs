@@ -359,7 +359,7 @@ pub(crate) struct ChosenWorkloads(pub(crate) Chosen);
 pub(crate) struct ChosenObjects(pub(crate) Chosen);
 
 impl Chosen {
-    /// Returns true if objects were selected in place of named. Then an object that is gone meanwhile is no fault.
+    /// Returns true if objects were selected in place of named. Then an object that has been deleted in the meantime is not a fault.
     pub(crate) fn is_selected(&self) -> bool {
         matches!(self, Self::Selected { .. })
     }

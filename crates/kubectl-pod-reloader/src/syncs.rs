@@ -210,7 +210,7 @@ mod tests {
     fn status(synced: u32, reason: &str, conflicts: usize) -> serde_json::Value {
         let is_ready = if reason == "Synced" { "True" } else { "False" };
         let conflict = |number| {
-            let message = "an object that is no copy of the source has the name";
+            let message = "an object that is not a copy of the source has the name";
             json!({"namespace": format!("n{number}"), "reason": "ExistsNotOurs", "message": message})
         };
         json!({
@@ -270,7 +270,7 @@ mod tests {
             lines[0],
             "Secret platform/pull: 0 of 60 namespaces, Conflict"
         );
-        let conflict = "n4: ExistsNotOurs, an object that is no copy of the source has the name";
+        let conflict = "n4: ExistsNotOurs, an object that is not a copy of the source has the name";
         assert_eq!(lines[5], conflict);
         assert_eq!(lines[6..], ["and 55 more without an exact copy"]);
         assert_eq!(sync.verdict(), Verdict::Bad);

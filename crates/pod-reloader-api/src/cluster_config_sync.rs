@@ -183,7 +183,7 @@ pub struct ClusterConfigSyncStatus {
     /// The generation of the spec that this describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// The number of namespaces that are to have a copy.
+    /// The number of namespaces that should have a copy.
     #[serde(default)]
     #[schemars(schema_with = "schema::count")]
     pub selected: u32,

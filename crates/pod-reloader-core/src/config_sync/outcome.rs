@@ -67,7 +67,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ExistsNotOurs => {
-                f.write_str("an object that is no copy of the source has the name")
+                f.write_str("an object that is not a copy of the source has the name")
             }
             Self::OtherSync(other) => {
                 write!(
@@ -335,6 +335,6 @@ mod tests {
         let fourth = of(Some(&third), None, &[Outcome::Synced], 4);
         let times = [&first, &second, &third].map(|it| ready(it).unwrap().last_transition_time.0);
         assert_eq!(times, [at(1), at(1), at(3)]);
-        assert_eq!(third, fourth, "nothing is to be written");
+        assert_eq!(third, fourth, "nothing needs to be written");
     }
 }

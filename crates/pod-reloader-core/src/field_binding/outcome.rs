@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(
             of(Some(&third), &[Ok(())], 4),
             third,
-            "nothing is to be written"
+            "nothing needs to be written"
         );
     }
 

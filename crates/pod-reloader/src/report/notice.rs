@@ -262,7 +262,7 @@ impl Notice {
                 "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
             ),
             Self::CopyLost(copy) => format!(
-                "ConfigMap {copy} is gone, which kept the content that the pods are to have: new pods get the current content"
+                "ConfigMap {copy}, which kept the content for these pods, is gone: new pods get the current content"
             ),
             Self::PodsNotPinned(pods) => format!(
                 "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them created again"
