@@ -314,7 +314,7 @@ pub(crate) struct Target {
     pub(crate) kind: String,
     /// Name of the object.
     pub(crate) name: String,
-    /// Namespace of the object, if it may be another one than that of the connection.
+    /// Namespace of the object, if it may differ from the namespace of the connection.
     pub(crate) namespace: Option<Name>,
 }
 
@@ -324,7 +324,7 @@ impl Target {
         format!("{}/{}", self.kind, self.name)
     }
 
-    /// Returns type and name, with the namespace if it may be another one than that of the connection.
+    /// Returns type and name, with the namespace if it may differ from the namespace of the connection.
     pub(crate) fn shown(&self) -> String {
         let typed = self.typed();
         match &self.namespace {
@@ -345,7 +345,7 @@ pub(crate) enum Chosen {
         kind: Option<String>,
         /// A selector of labels, as kubectl takes it. `None` for all objects.
         selector: Option<String>,
-        /// True for those of all namespaces.
+        /// True for the objects of all namespaces.
         all_namespaces: bool,
     },
 }
@@ -608,7 +608,7 @@ fn config_object(target: &Target) -> Result<(ConfigKind, Name), String> {
     Ok((kind, name))
 }
 
-/// Refuses a blank selector, such as that of an unset variable, which would select everything.
+/// Refuses a blank selector, which would select everything. An unset variable leaves such a selector.
 fn selector(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("it is blank; --all selects everything".to_owned()),

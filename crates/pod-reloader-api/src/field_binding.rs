@@ -71,10 +71,10 @@ pub struct FieldSource {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "self.apiVersion.contains('.') && !self.apiVersion.contains('.k8s.io/') && !self.apiVersion.startsWith('k8s.io/') && !self.apiVersion.startsWith('pod-reloader.github.io/')",
-    "message": "fields of custom resources alone can be bound, not those of kinds of Kubernetes or of pod-reloader itself",
+    "message": "fields of custom resources alone can be bound, not fields of the kinds of Kubernetes or of pod-reloader itself",
 }]))]
 pub struct FieldTarget {
-    /// Its API group and version, such as goharbor.io/v1beta1. The paths of the fields are those of this version.
+    /// Its API group and version, such as goharbor.io/v1beta1. The paths of the fields are in the form of this version.
     #[schemars(
         length(min = 3, max = MAX_API_VERSION_LENGTH),
         regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9a-z]+$")

@@ -329,7 +329,7 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments are those of another version.
+    /// Returns an error if the arguments belong to another version.
     pub fn of_container<'a>(
         arguments: impl IntoIterator<Item = &'a str>,
         variable: impl Fn(&str) -> Option<String>,

@@ -90,7 +90,7 @@ impl TryFrom<Written> for BoundKind {
             !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io");
         if is_of_kubernetes || group == GROUP {
             return Err(format!(
-                "{group}/{kind}: fields of custom resources alone can be bound, not those of kinds of Kubernetes or of pod-reloader itself"
+                "{group}/{kind}: fields of custom resources alone can be bound, not fields of the kinds of Kubernetes or of pod-reloader itself"
             ));
         }
         Ok(Self {
