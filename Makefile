@@ -36,6 +36,23 @@ mdbook_root := $(tools)/mdbook-$(mdbook_version)
 mdbook := $(mdbook_root)/bin/mdbook
 site := $(or $(CARGO_TARGET_DIR),target)/site
 
+# Keeps what the compiler makes of the crates of others, for all clones. It is used where `make compiler-cache` has built
+# it, unless RUSTC_WRAPPER names something else, or nothing.
+sccache_version := 0.19.0
+sccache_root := $(tools)/sccache-$(sccache_version)
+ifeq ($(origin RUSTC_WRAPPER),undefined)
+ifneq ($(wildcard $(sccache_root)/bin/sccache),)
+export RUSTC_WRAPPER := $(sccache_root)/bin/sccache
+export SCCACHE_DIR := $(sccache_root)/kept
+export SCCACHE_CACHE_SIZE := 4G
+# A server of its own, which ends a minute after its last use.
+export SCCACHE_SERVER_UDS := $(sccache_root)/socket
+export SCCACHE_IDLE_TIMEOUT := 60
+# Without it, the compiler runs as if there were no cache.
+export SCCACHE_IGNORE_SERVER_IO_ERROR := 1
+endif
+endif
+
 version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
 # The architectures of an image, and of a release both.
@@ -316,6 +333,13 @@ lint: $(cargo_deny) ## Check format, lints, crate boundaries, prose, the table o
 $(cargo_deny_root)/bin/cargo-deny:
 	@scripts/need rust cc
 	$(call phase,build cargo-deny,cargo install --debug --locked --root $(cargo_deny_root) cargo-deny@$(cargo_deny_version))
+
+.PHONY: compiler-cache
+compiler-cache: $(sccache_root)/bin/sccache ## Build sccache, by which each new clone of this machine compiles the crates of others in a fraction of the time
+
+$(sccache_root)/bin/sccache:
+	@scripts/need rust cc
+	$(call phase,build sccache,cargo install --locked --root $(sccache_root) --no-default-features sccache@$(sccache_version))
 
 .PHONY: fuzz
 fuzz: $(cargo_fuzz) ## Look for inputs that break the rules, with each target for SECONDS=60
