@@ -1,8 +1,10 @@
 //! The command line, which is also the reference.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
@@ -12,6 +14,8 @@ use jiff::SignedDuration;
 use pod_reloader_core::gate;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
+
+use crate::jsonpath::{Invalid, Template};
 
 /// Explains what restarts which pods, and why.
 ///
@@ -30,8 +34,8 @@ pub(crate) struct Cli {
     pub(crate) connection: Connection,
 
     /// Output format; each command has some of them.
-    #[arg(short, long, global = true, default_value = "text")]
-    pub(crate) output: Output,
+    #[arg(short = 'o', long = "output", global = true, default_value = "text", value_parser = FormatParser)]
+    pub(crate) format: Format,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -65,7 +69,50 @@ pub(crate) struct Connection {
     pub(crate) operator_namespace: Option<Name>,
 }
 
-/// The format of an answer.
+/// The format of an answer, with its template.
+#[derive(Clone, Debug)]
+pub(crate) struct Format {
+    pub(crate) output: Output,
+    /// `None` unless the output is [`Output::JsonPath`].
+    pub(crate) template: Option<Template>,
+}
+
+#[derive(Clone)]
+struct FormatParser;
+
+impl TypedValueParser for FormatParser {
+    type Value = Format;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Format, clap::Error> {
+        let Some(text) = value.to_str().and_then(|it| it.strip_prefix("jsonpath=")) else {
+            let output = EnumValueParser::new().parse_ref(command, arg, value)?;
+            return Ok(Format {
+                output,
+                template: None,
+            });
+        };
+        let invalid = |invalid: Invalid| {
+            let kind = ErrorKind::ValueValidation;
+            command.clone().error(kind, invalid)
+        };
+        Ok(Format {
+            output: Output::JsonPath,
+            template: Some(Template::parse(text).map_err(invalid)?),
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let all = Output::value_variants().iter();
+        Some(Box::new(all.filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
+/// The name of a format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
@@ -78,6 +125,9 @@ pub(crate) enum Output {
     Wide,
     /// Names alone, as kubectl takes them.
     Name,
+    /// The JSON in a template, as by kubectl: for example jsonpath='{.items[*].name}'.
+    #[value(name = "jsonpath=TEMPLATE")]
+    JsonPath,
     /// Mermaid, which Markdown shows. For graphs only.
     Mermaid,
     /// The language of Graphviz. For graphs only.
@@ -97,10 +147,18 @@ impl Output {
                 Self::Html,
                 Self::Json,
                 Self::Yaml,
+                Self::JsonPath,
             ],
-            "list" => &[Self::Text, Self::Wide, Self::Json, Self::Yaml, Self::Name],
+            "list" => &[
+                Self::Text,
+                Self::Wide,
+                Self::Json,
+                Self::Yaml,
+                Self::Name,
+                Self::JsonPath,
+            ],
             LIST_WATCH => &[Self::Text, Self::Wide],
-            _ => &[Self::Text, Self::Json, Self::Yaml],
+            _ => &[Self::Text, Self::Json, Self::Yaml, Self::JsonPath],
         }
     }
 
@@ -805,10 +863,27 @@ mod tests {
 
     #[test]
     fn a_command_has_its_own_output_formats() {
-        let error = "explain has no output format dot; its formats are text, json, yaml";
+        let error =
+            "explain has no output format dot; its formats are text, json, yaml, jsonpath=TEMPLATE";
         assert_eq!(Output::Dot.is_of("explain"), Err(error.to_owned()));
         assert_eq!(Output::Dot.is_of("graph"), Ok(()));
         assert_eq!(Output::Yaml.is_of("status"), Ok(()));
+        assert_eq!(Output::JsonPath.is_of("list"), Ok(()));
+    }
+
+    #[test]
+    fn a_template_is_parsed_with_the_command_line() {
+        let parsed =
+            |output: &str| Cli::try_parse_from(["kubectl-pod_reloader", "list", "-o", output]);
+        let format = parsed("jsonpath={.items[*].name}").unwrap().format;
+        assert_eq!(format.output, Output::JsonPath);
+        assert!(format.template.is_some());
+        assert!(parsed("json").unwrap().format.template.is_none());
+        let error = parsed("jsonpath={.items").unwrap_err().to_string();
+        let problem = "} is missing, at character 8 of the template";
+        assert!(error.contains(problem), "{error}");
+        let error = parsed("jsonpath").unwrap_err().to_string();
+        assert!(error.contains("jsonpath=TEMPLATE"), "{error}");
     }
 
     #[test]

@@ -202,7 +202,10 @@ async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) ->
     match (flag, cluster) {
         ("-o" | "--output", _) => {
             let formats = command.map_or(Output::value_variants(), Output::of);
-            formats.iter().map(|format| format.name()).collect()
+            let names = formats.iter().map(|format| format.name());
+            // The user writes the template.
+            let begun = |name: String| name.trim_end_matches("TEMPLATE").to_owned();
+            names.map(begun).collect()
         }
         ("--dry-run", _) => {
             let strategies = DryRunStrategy::value_variants().iter();
@@ -265,7 +268,10 @@ mod tests {
         }
         assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");
         assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
-        assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\nyaml\n:4\n");
+        assert_eq!(
+            of(&["explain", "-o", ""]).await,
+            "text\njson\nyaml\njsonpath=\n:4\n"
+        );
         assert_eq!(of(&["explain", "-o"]).await, "-o\n:4\n");
         assert_eq!(
             of(&["plan", "--k"]).await,

@@ -20,6 +20,7 @@ mod hold;
 #[cfg(test)]
 mod hostile;
 mod impact;
+mod jsonpath;
 mod list;
 mod objects;
 mod operators;
@@ -45,7 +46,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use pod_reloader_core::name::Name;
 
-use crate::args::{Chosen, Cli, Command, Output};
+use crate::args::{Chosen, Cli, Command, Format, Output};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
 use crate::list::Watch;
@@ -104,7 +105,7 @@ fn parsed() -> Cli {
     let cli = Cli::from_arg_matches(&matches)
         .unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let command = cli.command.own_name().or(matches.subcommand_name());
-    if let Err(message) = cli.output.is_of(command.unwrap_or_default()) {
+    if let Err(message) = cli.format.output.is_of(command.unwrap_or_default()) {
         Cli::command()
             .error(ErrorKind::InvalidValue, message)
             .exit();
@@ -119,7 +120,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut command, name, &mut io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Version { client: true } => printed(version::client(), cli.output),
+        Command::Version { client: true } => printed(version::client(), &cli.format),
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
@@ -133,7 +134,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
             let namespace = cli.connection.operator_namespace.as_ref();
             let operators = Operators::find(&cluster, namespace).await;
-            answer(command, &cluster, &operators, cli.output).await
+            answer(command, &cluster, &operators, &cli.format).await
         }
     }
 }
@@ -143,7 +144,7 @@ async fn answer(
     command: Command,
     cluster: &Cluster,
     operators: &Operators,
-    output: Output,
+    format: &Format,
 ) -> Result<ExitCode, Failure> {
     match command {
         Command::Explain { workload } => {
@@ -151,32 +152,32 @@ async fn answer(
             match bindings::bound_kind(operators, &target.kind) {
                 Some(kind) => printed(
                     explain::bound_fields(cluster, kind, &target.name).await?,
-                    output,
+                    format,
                 ),
-                None => printed(explain::explain(cluster, operators, target).await?, output),
+                None => printed(explain::explain(cluster, operators, target).await?, format),
             }
         }
         Command::Impact { object, key } => printed(
             impact::impact(cluster, operators, &object.0, key.as_deref()).await?,
-            output,
+            format,
         ),
         Command::Wait {
             workloads, timeout, ..
         } => printed(
             wait::wait(cluster, operators, &workloads.0.0, timeout).await,
-            output,
+            format,
         ),
         Command::Hold { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (held, verdict) = hold::hold(cluster, operators, chosen, &targets).await;
-            printed((held, verdict.max(known)), output)
+            printed((held, verdict.max(known)), format)
         }
         Command::Release { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (held, verdict) = hold::release(cluster, operators, chosen, &targets).await;
-            printed((held, verdict.max(known)), output)
+            printed((held, verdict.max(known)), format)
         }
         Command::Approve {
             workloads, content, ..
@@ -186,12 +187,12 @@ async fn answer(
                 && let [target] = &**targets
             {
                 let approval = approve::approve(cluster, operators, target, content).await?;
-                return printed(approval, output);
+                return printed(approval, format);
             }
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (approvals, verdict) =
                 approve::approve_each(cluster, operators, chosen, &targets, content).await;
-            printed((approvals, verdict.max(known)), output)
+            printed((approvals, verdict.max(known)), format)
         }
         Command::History {
             workload,
@@ -201,7 +202,7 @@ async fn answer(
             let compare = Compare::of(diff, values);
             printed(
                 changes::history(cluster, operators, &workload.0, compare).await?,
-                output,
+                format,
             )
         }
         Command::Undo {
@@ -210,7 +211,7 @@ async fn answer(
             ..
         } => printed(
             undo::undo(cluster, operators, &workload.0, to_revision).await?,
-            output,
+            format,
         ),
         Command::Plan {
             sources,
@@ -219,7 +220,7 @@ async fn answer(
             let manager = field_manager.as_deref();
             printed(
                 plan::plan(cluster, operators, &sources, manager).await?,
-                output,
+                format,
             )
         }
         Command::List {
@@ -234,15 +235,15 @@ async fn answer(
                 live,
             };
             if watch {
-                return watched(cluster, operators, query, output).await;
+                return watched(cluster, operators, query, format).await;
             }
-            printed(list::list(cluster, operators, query).await?, output)
+            printed(list::list(cluster, operators, query).await?, format)
         }
-        Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
-        Command::Version { .. } => printed(version::versions(operators), output),
+        Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, format),
+        Command::Version { .. } => printed(version::versions(operators), format),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            picture(cluster, operators, namespace, output).await
+            picture(cluster, operators, namespace, format).await
         }
         Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
     }
@@ -251,9 +252,9 @@ async fn answer(
 /// Prints an answer.
 fn printed(
     (answer, outcome): (impl Answer, impl Into<ExitCode>),
-    output: Output,
+    format: &Format,
 ) -> Result<ExitCode, Failure> {
-    print::answer(&answer, output)?;
+    print::answer(&answer, format)?;
     Ok(outcome.into())
 }
 
@@ -262,9 +263,9 @@ async fn watched(
     cluster: &Cluster,
     operators: &Operators,
     query: list::Query<'_>,
-    output: Output,
+    format: &Format,
 ) -> Result<ExitCode, Failure> {
-    let mut watch = Watch::new(output == Output::Wide);
+    let mut watch = Watch::new(format.output == Output::Wide);
     let mut found = None;
     loop {
         let operators = found.as_ref().unwrap_or(operators);
@@ -288,18 +289,24 @@ async fn picture(
     cluster: &Cluster,
     operators: &Operators,
     namespace: Option<&Name>,
-    output: Output,
+    format: &Format,
 ) -> Result<ExitCode, Failure> {
     let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
     for note in &notes {
         print::note(note);
     }
-    print::plain(&match output {
+    if let Some(template) = &format.template {
+        print::plain(&print::filled(template, &graph))?;
+        return Ok(verdict.into());
+    }
+    print::plain(&match format.output {
         Output::Json => print::json(&graph),
         Output::Yaml => print::yaml(&graph),
         Output::Dot => graph::dot(&graph),
         Output::Html => graph::html(&graph, &draw::title(namespace)),
-        Output::Text | Output::Mermaid | Output::Wide | Output::Name => graph::mermaid(&graph),
+        Output::Text | Output::Mermaid | Output::Wide | Output::Name | Output::JsonPath => {
+            graph::mermaid(&graph)
+        }
     })?;
     Ok(verdict.into())
 }

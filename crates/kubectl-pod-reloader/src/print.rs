@@ -11,7 +11,8 @@ use anstyle::{AnsiColor, Style};
 pub(crate) use pod_reloader_core::words::count;
 use serde::Serialize;
 
-use crate::args::Output;
+use crate::args::{Format, Output};
+use crate::jsonpath::Template;
 
 /// The outcome of a command, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,8 +52,11 @@ pub(crate) trait Answer: Serialize {
 }
 
 /// Prints an answer to standard output. Omits colours if that is no terminal, or if NO_COLOR is set.
-pub(crate) fn answer(answer: &impl Answer, output: Output) -> io::Result<()> {
-    match output {
+pub(crate) fn answer(answer: &impl Answer, format: &Format) -> io::Result<()> {
+    if let Some(template) = &format.template {
+        return plain(&filled(template, answer));
+    }
+    match format.output {
         Output::Json => write(&json(answer)),
         Output::Yaml => write(&yaml(answer)),
         Output::Wide => write(&answer.wide().0),
@@ -79,6 +83,12 @@ pub(crate) fn note(text: &str) {
 /// Writes a remark. It is lost if nobody reads it: the answer counts.
 fn note_to(mut output: impl Write, text: &str) {
     let _ = writeln!(output, "{}", shown(text, |_| false));
+}
+
+/// Fills a template with a value.
+pub(crate) fn filled(template: &Template, value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).expect("maps with text keys can be JSON");
+    template.fill(&value)
 }
 
 /// Formats as YAML, and escapes as [`json`] does.

@@ -34,6 +34,10 @@ async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
             "{names}"
         );
 
+        let template = r#"jsonpath={range .items[*]}{.kind}/{.name}{"\n"}{end}"#;
+        let filled = text(scene, &[&reader[..], &["-o", template]].concat()).await?;
+        ensure!(filled == "Deployment/api\nDeployment/web\n", "{filled}");
+
         text(scene, &["hold", "deploy/web"]).await?;
         let before = scene.snapshot(&web).await?;
         scene.apply(&[config_map("app", "2")]).await?;

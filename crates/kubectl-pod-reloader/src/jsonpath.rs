@@ -1,0 +1,528 @@
+//! `-o jsonpath=TEMPLATE`: fills a template with an answer, in kubectl's dialect of JSONPath.
+//!
+//! The crate jsonpath-rust evaluates paths in the syntax of RFC 9535. This adds what only kubectl has: text around
+//! braces, `range` and `end`, and names in which a backslash stands before a dot.
+
+use jsonpath_rust::parser::model::JpQuery;
+use jsonpath_rust::parser::parse_json_path;
+use jsonpath_rust::query::js_path_process;
+use serde_json::Value;
+
+/// The characters that end a name after a dot.
+const NAME_ENDS: &[char] = &['.', ',', '[', ']', '$', '@', '{', '}'];
+/// The same in a filter, where an operator may follow.
+const FILTERED_NAME_ENDS: &[char] = &[
+    '.', ',', '[', ']', '$', '@', '{', '}', '(', ')', '=', '!', '<', '>', '&', '|',
+];
+
+/// A template. What it names and an answer does not have is left out, as by kubectl.
+#[derive(Clone, Debug)]
+pub(crate) struct Template(Vec<Part>);
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// Text that is printed as it is.
+    Text(String),
+    /// The values of these paths, one path after the other.
+    Values(Vec<JpQuery>),
+    /// Further parts for each value of these paths.
+    Each(Vec<JpQuery>, Vec<Self>),
+}
+
+/// The reason why a text is not a template.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}, at character {at} of the template")]
+pub(crate) struct Invalid {
+    problem: &'static str,
+    /// The position, counted from 1.
+    at: usize,
+}
+
+impl Template {
+    /// Parses a template.
+    ///
+    /// # Errors
+    /// Names the first problem and its place.
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
+        let mut parser = Parser { text, at: 0 };
+        parser.parts(Until::TheEnd).map(Self)
+    }
+
+    /// Fills the template. Adds no newline, as kubectl does.
+    pub(crate) fn fill(&self, value: &Value) -> String {
+        let mut text = String::new();
+        add(&mut text, &self.0, value);
+        text
+    }
+}
+
+fn add(text: &mut String, parts: &[Part], value: &Value) {
+    for part in parts {
+        match part {
+            Part::Text(own) => text.push_str(own),
+            Part::Values(paths) => {
+                let shown: Vec<_> = found(paths, value).into_iter().map(shown).collect();
+                text.push_str(&shown.join(" "));
+            }
+            Part::Each(paths, parts) => {
+                for value in found(paths, value) {
+                    add(text, parts, value);
+                }
+            }
+        }
+    }
+}
+
+fn found<'a>(paths: &[JpQuery], value: &'a Value) -> Vec<&'a Value> {
+    let found = paths
+        .iter()
+        .flat_map(|path| js_path_process(path, value).unwrap_or_default());
+    found.map(|found| found.val).collect()
+}
+
+/// Returns a text as it is, and everything else as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The end of the parts that are parsed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    TheEnd,
+    EndOfRange,
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    /// The number of bytes that have been parsed.
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn parts(&mut self, until: Until) -> Result<Vec<Part>, Invalid> {
+        let mut parts = Vec::new();
+        loop {
+            let text = self.take_while(|character| character != '{');
+            if !text.is_empty() {
+                parts.push(Part::Text(text.to_owned()));
+            }
+            if !self.take("{") {
+                return match until {
+                    Until::TheEnd => Ok(parts),
+                    Until::EndOfRange => Err(self.invalid("{end} of {range} is missing")),
+                };
+            }
+            self.skip_blanks();
+            if self.take_word("end") {
+                self.close()?;
+                return match until {
+                    Until::EndOfRange => Ok(parts),
+                    Until::TheEnd => Err(self.invalid("{end} is without {range}")),
+                };
+            }
+            if self.take_word("range") {
+                self.skip_blanks();
+                let paths = self.paths()?;
+                self.close()?;
+                parts.push(Part::Each(paths, self.parts(Until::EndOfRange)?));
+                continue;
+            }
+            while !self.take("}") {
+                parts.push(match self.peek() {
+                    Some('"' | '\'') => Part::Text(self.quoted()?),
+                    _ => Part::Values(self.paths()?),
+                });
+                self.skip_blanks();
+            }
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Invalid> {
+        self.skip_blanks();
+        match self.take("}") {
+            true => Ok(()),
+            false => Err(self.invalid("} is missing")),
+        }
+    }
+
+    /// Parses a path. It is several if it has a list of names, such as `['metadata.name', 'status']`.
+    fn paths(&mut self) -> Result<Vec<JpQuery>, Invalid> {
+        let begin = self.at;
+        let paths = self.steps(NAME_ENDS)?;
+        if self.at == begin {
+            return Err(self.invalid(match self.peek() {
+                None => "} is missing",
+                Some(_) => "a path has to begin with a dot, such as .items[*].name",
+            }));
+        }
+        let paths = paths
+            .iter()
+            .map(|path| parse_json_path(&format!("${path}")));
+        let paths: Result<_, _> = paths.collect();
+        paths.map_err(|_| Invalid {
+            problem: "the path is not valid",
+            at: self.position(begin),
+        })
+    }
+
+    /// Translates the steps of a path into RFC 9535.
+    fn steps(&mut self, ends: &[char]) -> Result<Vec<String>, Invalid> {
+        let _ = self.take("$") || self.take("@");
+        let begin = self.at;
+        let mut paths = vec![String::new()];
+        loop {
+            if self.take("..") {
+                append(&mut paths, "..");
+                if self.peek() != Some('[') {
+                    append(&mut paths, &self.name(ends)?);
+                }
+            } else if self.take(".") {
+                let is_whole = self.at == begin + 1 && self.ends_here(ends);
+                if !is_whole && self.peek() != Some('[') {
+                    append(&mut paths, &self.name(ends)?);
+                }
+            } else if self.take("[") {
+                let selected = self.selected()?;
+                let each = selected
+                    .iter()
+                    .flat_map(|step| paths.iter().map(move |path| format!("{path}{step}")));
+                paths = each.collect();
+            } else {
+                return Ok(paths);
+            }
+        }
+    }
+
+    /// Parses the name after a dot.
+    fn name(&mut self, ends: &[char]) -> Result<String, Invalid> {
+        let mut name = String::new();
+        while !self.ends_here(ends) {
+            let is_escaped = self.take("\\");
+            let Some(character) = self.next() else {
+                return Err(self.invalid("a character has to follow the backslash"));
+            };
+            if character == '*' && !is_escaped && name.is_empty() && self.ends_here(ends) {
+                return Ok("[*]".to_owned());
+            }
+            name.push(character);
+        }
+        match name.is_empty() {
+            true => Err(self.invalid("a name is missing")),
+            false => Ok(step(&name)),
+        }
+    }
+
+    fn ends_here(&self, ends: &[char]) -> bool {
+        self.peek()
+            .is_none_or(|character| character.is_whitespace() || ends.contains(&character))
+    }
+
+    /// Parses what is in brackets, up to the end of them. It is several steps if names are listed.
+    fn selected(&mut self) -> Result<Vec<String>, Invalid> {
+        self.skip_blanks();
+        if self.take("?") {
+            let filter = self.filter()?;
+            return self.end_brackets(vec![format!("[?{filter}]")]);
+        }
+        if !matches!(self.peek(), Some('"' | '\'')) {
+            let numbers = self
+                .take_while(|character| character.is_ascii_digit() || "-:,* ".contains(character));
+            if numbers.trim().is_empty() {
+                return Err(self.invalid("a number, * or a name in quotes has to follow ["));
+            }
+            return self.end_brackets(vec![format!("[{}]", numbers.trim())]);
+        }
+        let mut names = vec![self.quoted_names()?];
+        self.skip_blanks();
+        while self.take(",") {
+            self.skip_blanks();
+            names.push(self.quoted_names()?);
+            self.skip_blanks();
+        }
+        self.end_brackets(names)
+    }
+
+    fn end_brackets(&mut self, steps: Vec<String>) -> Result<Vec<String>, Invalid> {
+        self.skip_blanks();
+        match self.take("]") {
+            true => Ok(steps),
+            false => Err(self.invalid("] is missing")),
+        }
+    }
+
+    /// Parses a filter with its parentheses.
+    fn filter(&mut self) -> Result<String, Invalid> {
+        let mut filter = String::new();
+        let mut open = 0;
+        loop {
+            match self.peek() {
+                Some('"' | '\'') => filter += &literal(&self.quoted()?),
+                Some(root @ ('@' | '$')) => {
+                    filter.push(root);
+                    let paths = self.steps(FILTERED_NAME_ENDS)?;
+                    let [path] = &*paths else {
+                        return Err(self.invalid("a filter cannot have a list of names"));
+                    };
+                    filter += path;
+                }
+                None | Some('{' | '}') => return Err(self.invalid(") is missing")),
+                Some(character) => {
+                    self.next();
+                    filter.push(character);
+                    match character {
+                        '(' => open += 1,
+                        ')' if open <= 1 => return Ok(filter),
+                        ')' => open -= 1,
+                        _ if open == 0 => return Err(self.invalid("( has to follow ?")),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Parses names in quotes. A dot separates them, unless a backslash stands before it.
+    fn quoted_names(&mut self) -> Result<String, Invalid> {
+        let Some(quote @ ('"' | '\'')) = self.peek() else {
+            return Err(self.invalid("a name in quotes has to follow"));
+        };
+        self.next();
+        let mut names = vec![String::new()];
+        loop {
+            let is_escaped = self.take("\\");
+            let Some(character) = self.next() else {
+                return Err(self.invalid("the quote has no end"));
+            };
+            match character {
+                '.' if !is_escaped => names.push(String::new()),
+                end if end == quote && !is_escaped => break,
+                other => names.last_mut().expect("there is one").push(other),
+            }
+        }
+        if names.iter().any(String::is_empty) {
+            return Err(self.invalid("a name is missing"));
+        }
+        Ok(names.iter().map(|name| step(name)).collect())
+    }
+
+    /// Parses a text in quotes.
+    fn quoted(&mut self) -> Result<String, Invalid> {
+        let quote = self.next();
+        let mut text = String::new();
+        loop {
+            match self.next() {
+                None => return Err(self.invalid("the quote has no end")),
+                Some('\\') => text.push(match self.next() {
+                    Some('n') => '\n',
+                    Some('r') => '\r',
+                    Some('t') => '\t',
+                    Some(same @ ('\\' | '"' | '\'')) => same,
+                    _ => return Err(self.invalid("the character after the backslash is unknown")),
+                }),
+                end if end == quote => return Ok(text),
+                Some(other) => text.push(other),
+            }
+        }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn take(&mut self, text: &str) -> bool {
+        let is_there = self.rest().starts_with(text);
+        if is_there {
+            self.at += text.len();
+        }
+        is_there
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let after = self.rest().strip_prefix(word);
+        let is_word = after.is_some_and(|after| !after.starts_with(char::is_alphanumeric));
+        is_word && self.take(word)
+    }
+
+    fn take_while(&mut self, is_wanted: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let end = rest
+            .find(|character: char| !is_wanted(character))
+            .unwrap_or(rest.len());
+        self.at += end;
+        &rest[..end]
+    }
+
+    fn skip_blanks(&mut self) {
+        self.take_while(char::is_whitespace);
+    }
+
+    fn invalid(&self, problem: &'static str) -> Invalid {
+        Invalid {
+            problem,
+            at: self.position(self.at),
+        }
+    }
+
+    fn position(&self, at: usize) -> usize {
+        self.text[..at].chars().count() + 1
+    }
+}
+
+fn append(paths: &mut [String], step: &str) {
+    for path in paths {
+        path.push_str(step);
+    }
+}
+
+fn step(name: &str) -> String {
+    format!("[{}]", literal(name))
+}
+
+/// Returns a text in quotes. RFC 9535 has the escapes of JSON.
+fn literal(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The input of kubectl's documentation.
+    fn documented() -> Value {
+        json!({
+            "kind": "List",
+            "items": [
+                {
+                    "kind": "None",
+                    "metadata": {"name": "127.0.0.1", "labels": {"kubernetes.io/hostname": "127.0.0.1"}},
+                    "status": {"capacity": {"cpu": "4"}, "addresses": [{"type": "LegacyHostIP", "address": "127.0.0.1"}]},
+                },
+                {
+                    "kind": "None",
+                    "metadata": {"name": "127.0.0.2"},
+                    "status": {"capacity": {"cpu": "8"}, "addresses": [
+                        {"type": "LegacyHostIP", "address": "127.0.0.2"},
+                        {"type": "another", "address": "127.0.0.3"},
+                    ]},
+                },
+            ],
+            "users": [
+                {"name": "myself", "user": {}},
+                {"name": "e2e", "user": {"username": "admin", "password": "secret"}},
+            ],
+            "name.type": "dotted",
+        })
+    }
+
+    fn filled(template: &str) -> String {
+        let parsed = Template::parse(template);
+        let parsed = parsed.unwrap_or_else(|error| panic!("{template}: {error}"));
+        parsed.fill(&documented())
+    }
+
+    #[test]
+    fn the_examples_of_kubectls_documentation_are_filled() {
+        for (template, expected) in [
+            ("kind is {.kind}", "kind is List"),
+            ("{.kind}", "List"),
+            ("{$.kind}", "List"),
+            ("{['kind']}", "List"),
+            (r"{['name\.type']}", "dotted"),
+            ("{..name}", "127.0.0.1 127.0.0.2 myself e2e"),
+            ("{.items[*].metadata.name}", "127.0.0.1 127.0.0.2"),
+            ("{.items.*.metadata.name}", "127.0.0.1 127.0.0.2"),
+            ("{.users[0].name}", "myself"),
+            ("{.users[-1].name}", "e2e"),
+            ("{.users[-1:].name}", "e2e"),
+            ("{.items[0:2].kind}", "None None"),
+            (
+                "{.items[*]['metadata.name', 'status.capacity']}",
+                r#"127.0.0.1 127.0.0.2 {"cpu":"4"} {"cpu":"8"}"#,
+            ),
+            (r#"{.users[?(@.name=="e2e")].user.password}"#, "secret"),
+            ("{.users[?(@.name == 'e2e')].user.password}", "secret"),
+            (
+                "{range .items[*]}[{.metadata.name}, {.status.capacity}] {end}",
+                r#"[127.0.0.1, {"cpu":"4"}] [127.0.0.2, {"cpu":"8"}] "#,
+            ),
+            (
+                r"{range .items[*]}{.metadata.name}{'\t'}{end}",
+                "127.0.0.1\t127.0.0.2\t",
+            ),
+            (
+                r"{.items[0].metadata.labels.kubernetes\.io/hostname}",
+                "127.0.0.1",
+            ),
+        ] {
+            assert_eq!(filled(template), expected, "{template}");
+        }
+        assert_eq!(filled("{@}"), documented().to_string());
+        assert_eq!(filled("{.}"), documented().to_string());
+    }
+
+    #[test]
+    fn ranges_may_be_in_ranges_and_what_is_missing_is_left_out() {
+        let template = r#"{range .items[*]}{.metadata.name}:{range .status.addresses[*]} {@.type}{end}{"\n"}{end}"#;
+        let expected = "127.0.0.1: LegacyHostIP\n127.0.0.2: LegacyHostIP another\n";
+        assert_eq!(filled(template), expected);
+        assert_eq!(filled("a{.none.at[7].all}b"), "ab");
+        assert_eq!(filled("no braces"), "no braces");
+        let by_label =
+            r#"{.items[?(@.metadata.labels.kubernetes\.io/hostname=="127.0.0.1")].kind}"#;
+        assert_eq!(filled(by_label), "None");
+    }
+
+    #[test]
+    fn values_that_are_no_text_are_json() {
+        let value = json!({"number": 1, "is": true, "nothing": null, "list": ["a"]});
+        let template = Template::parse("{.number} {.is} {.nothing} {.list}").unwrap();
+        assert_eq!(template.fill(&value), r#"1 true null ["a"]"#);
+    }
+
+    #[test]
+    fn an_error_names_its_place() {
+        for (template, problem, at) in [
+            ("{.kind", "} is missing", 7),
+            ("{.items[*}", "] is missing", 10),
+            (
+                "é{kind}",
+                "a path has to begin with a dot, such as .items[*].name",
+                3,
+            ),
+            (
+                "{range .items[*]}{.kind}",
+                "{end} of {range} is missing",
+                25,
+            ),
+            ("{.kind}{end}", "{end} is without {range}", 13),
+            (
+                "{.items[name]}",
+                "a number, * or a name in quotes has to follow [",
+                9,
+            ),
+            ("{.items[?(@.name=='a']}", ") is missing", 23),
+            ("{'a}", "the quote has no end", 5),
+            (r"{'\d'}", "the character after the backslash is unknown", 5),
+            ("{.items[1:2:3:4]}", "the path is not valid", 2),
+            ("{.a.}", "a name is missing", 5),
+            ("{..}", "a name is missing", 4),
+        ] {
+            let error = Template::parse(template).unwrap_err();
+            assert_eq!(error, Invalid { problem, at }, "{template}");
+        }
+    }
+}
