@@ -4,6 +4,7 @@
 //! do not fit into a row: our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
 
 mod classes;
+mod finding;
 mod own;
 mod reader;
 pub(crate) mod stakater;
@@ -12,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+pub(crate) use self::finding::Finding;
 use self::reader::Reader;
 use crate::annotations::{self as keys, PREFIX, Place};
 use crate::dialect::Dialect;

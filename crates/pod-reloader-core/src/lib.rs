@@ -78,6 +78,7 @@ pub mod slim;
 pub mod sync_status;
 
 pub mod admission;
+pub mod migration;
 pub mod plan;
 pub mod readers;
 

@@ -327,7 +327,7 @@ fn is_of_a_pattern(character: char) -> bool {
 }
 
 /// Returns the names that one dialect leaves out.
-fn excluded<'a>(
+pub(super) fn excluded<'a>(
     subject: &'a Subject<'_>,
     grammar: &Grammar,
     kind: ConfigKind,

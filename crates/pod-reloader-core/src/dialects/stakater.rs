@@ -22,7 +22,7 @@ pub(crate) const EXCLUDE_SECRETS: &str = "secrets.exclude.reloader.stakater.com/
 pub(crate) const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
 pub(crate) const ROLLOUT_STRATEGY: &str = "reloader.stakater.com/rollout-strategy";
 pub(super) const RESTART: &str = "restart";
-const AUTO: &str = "reloader.stakater.com/auto";
+pub(crate) const AUTO: &str = "reloader.stakater.com/auto";
 pub(crate) const SEARCH: &str = "reloader.stakater.com/search";
 const CONFIG_MAP_AUTO: &str = "configmap.reloader.stakater.com/auto";
 const SECRET_AUTO: &str = "secret.reloader.stakater.com/auto";
@@ -111,6 +111,17 @@ fn by<'a>(
         patterns: Some(value(reload)).filter(|list| !list.is_empty()),
         discovers,
     }
+}
+
+/// Returns the annotations by which a workload opts out where every workload is managed.
+pub(super) fn opting_out(subject: &Subject<'_>) -> impl Iterator<Item = &'static str> {
+    [AUTO, CONFIG_MAP_AUTO, SECRET_AUTO]
+        .into_iter()
+        .filter(move |key| {
+            let on_template = || subject.template_annotations.get(key);
+            let value = subject.annotations.get(key).or_else(on_template);
+            value.is_some_and(|value| !value.is_empty() && !is_true(value))
+        })
 }
 
 /// Parses like Go's `strconv.ParseBool`.

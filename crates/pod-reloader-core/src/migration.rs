@@ -1,0 +1,459 @@
+//! Translates the annotations of other controllers into ours, so that a workload tracks the same as before.
+//!
+//! Several translations are tried. Each is read as the operator would read it, and only one that tracks the same
+//! objects and keys is returned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::annotations::{self as keys, Place};
+use crate::dialect::Dialect;
+use crate::dialects::{Dialects, Finding, Subject, stakater};
+use crate::extent::Extent;
+use crate::kind::WorkloadKind;
+use crate::list::quoted;
+use crate::mark::Marks;
+use crate::name::Name;
+use crate::object::Reviewed;
+use crate::reference::{ConfigKind, Reference};
+use crate::texts::Texts;
+use crate::workload::{Reading, Restart, Workload};
+
+/// A change of a workload's metadata, after which it has our annotations in place of those of other controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// The annotations to set. Those with `None` are to be removed.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// The labels to remove.
+    pub removed_labels: BTreeSet<String>,
+    /// Remarks for the person who applies the change.
+    pub notes: Vec<Note>,
+}
+
+/// A remark on a migration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Note {
+    /// An annotation of the pod template is left there.
+    #[error("the pod template keeps the annotation {0}, because its removal restarts the pods")]
+    InTemplate(String),
+    /// No value of `auto` tracks the same.
+    #[error("its objects are listed by name, because auto would track other objects or keys")]
+    Listed,
+    /// An opt-out of one kind of object is lost.
+    #[error("{0} opts out where every workload is managed; it has no counterpart for one kind")]
+    OptOutOfOneKind(&'static str),
+}
+
+/// The reason why annotations cannot be translated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untranslatable {
+    /// The object is not a workload of its kind.
+    #[error("the object cannot be read")]
+    Unreadable,
+    /// An item of a list is a regular expression.
+    #[error("{item} is a regular expression for {kind}s, which has no counterpart: list the names")]
+    Pattern {
+        /// The kind that the list is for.
+        kind: ConfigKind,
+        /// The item, made safe to print.
+        item: String,
+    },
+    /// The workload tracks only objects with a mark.
+    #[error(
+        "{} finds objects by their annotations, which has no counterpart: list the names",
+        stakater::SEARCH
+    )]
+    Search,
+    /// No translation tracks the same.
+    #[error("no annotations of pod-reloader track the same objects and keys")]
+    Different,
+}
+
+/// Translates the annotations and labels of other controllers on a workload, given as it is in a manifest or in the
+/// cluster, with its namespace. Returns `None` if it has none.
+///
+/// # Caveats
+///
+/// Objects that a mark keeps from being tracked, such as [`STAKATER_IGNORE`](crate::mark::STAKATER_IGNORE), are not
+/// looked at. [`reads_marks`] tells whether a workload depends on them.
+///
+/// # Errors
+///
+/// Says what cannot be translated. Then nothing of the workload should be changed.
+pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, Untranslatable> {
+    let source = Source::of(kind, object).ok_or(Untranslatable::Unreadable)?;
+    let old = source.keys_of_others();
+    if old.is_empty() {
+        return Ok(None);
+    }
+    let before = source
+        .read(of_all(), &Ours::new())
+        .ok_or(Untranslatable::Unreadable)?;
+    if let Some(pattern) = before.references.patterns().first() {
+        return Err(Untranslatable::Pattern {
+            kind: pattern.kind,
+            item: quoted(pattern.text()),
+        });
+    }
+    let theirs = Tracked::of(&before);
+    if theirs.asked.keys().any(|(_, needs)| searches(*needs)) {
+        return Err(Untranslatable::Search);
+    }
+    let finding = of_all().finding(&source.subject());
+    let mut notes: Vec<_> = old.in_template.into_iter().map(Note::InTemplate).collect();
+    let mut base = source.settings(&theirs);
+    if finding.kinds.is_empty() && source.annotations.get(keys::AUTO).is_none() {
+        match &*finding.opting_out {
+            [] => {}
+            out if out.contains(&stakater::AUTO) => {
+                base.insert(keys::AUTO, "false".to_owned());
+            }
+            [of_one_kind, ..] => notes.push(Note::OptOutOfOneKind(*of_one_kind)),
+        }
+    }
+    let by_auto = source.starts(&base, &finding, &theirs).into_iter();
+    let by_auto = by_auto.filter_map(|start| source.fitted(start, &theirs));
+    let ours = match by_auto.min_by_key(|fitted| fitted.added) {
+        Some(fitted) => fitted.ours,
+        None => {
+            let listed = source.fitted(base, &theirs);
+            let listed = listed.ok_or(Untranslatable::Different)?;
+            notes.extend((!finding.kinds.is_empty()).then_some(Note::Listed));
+            listed.ours
+        }
+    };
+    let removed = old.annotations.into_iter().map(|key| (key, None));
+    let is_new = |key: &str, value: &str| source.annotations.get(key) != Some(value);
+    let set = ours
+        .into_iter()
+        .filter(|(key, value)| is_new(key, value))
+        .map(|(key, value)| (key.to_owned(), Some(value)));
+    Ok(Some(Migration {
+        annotations: removed.chain(set).collect(),
+        removed_labels: old.labels,
+        notes,
+    }))
+}
+
+/// Returns true if a key is one of a dialect in which a mark keeps an object from being tracked.
+pub fn reads_marks(key: &str) -> bool {
+    key.contains("reloader.stakater.com/") || key.starts_with("restarter.stackable.tech/")
+}
+
+/// Our annotations, with their values.
+type Ours = BTreeMap<&'static str, String>;
+
+/// What is tracked by name: the parts of objects, by the marks that they need.
+type Asked = BTreeMap<(Reference, Marks), Extent>;
+
+/// All dialects, and SecretProviderClasses.
+fn of_all() -> Dialects {
+    Dialects {
+        spoken: Dialect::ALL.into_iter().collect(),
+        ..of_ours()
+    }
+}
+
+/// Our dialect alone, and SecretProviderClasses.
+fn of_ours() -> Dialects {
+    Dialects {
+        classes: true,
+        ..Dialects::default()
+    }
+}
+
+fn searches(needs: Marks) -> bool {
+    needs.contain(Marks::STAKATER_MATCH)
+}
+
+/// Everything that has to be the same before and after.
+#[derive(PartialEq, Eq)]
+struct Tracked {
+    asked: Asked,
+    classes: BTreeSet<Name>,
+    settle_period: Option<Duration>,
+    restarts_by_time: bool,
+}
+
+impl Tracked {
+    fn of(workload: &Workload) -> Self {
+        let classes = workload.classes.iter().flat_map(|classes| &classes.names);
+        Self {
+            asked: asked(workload),
+            classes: classes.cloned().collect(),
+            settle_period: workload.settle_period,
+            restarts_by_time: matches!(workload.restart, Restart::At { .. }),
+        }
+    }
+
+    fn has(&self, reference: &Reference) -> bool {
+        self.asked.keys().any(|(own, _)| own == reference)
+    }
+}
+
+fn asked(workload: &Workload) -> Asked {
+    let mut asked = Asked::new();
+    for claim in workload.references.claims() {
+        let place = (claim.reference.clone(), claim.needs);
+        let extent = match asked.remove(&place) {
+            Some(known) => known.or(&claim.extent),
+            None => claim.extent.clone(),
+        };
+        asked.insert(place, extent);
+    }
+    // A search adds nothing to what is tracked whether or not it has the mark.
+    let adds_nothing = |reference: &Reference, needs: Marks, extent: &Extent| {
+        let mut others = [Marks::NONE, Marks::IMMUTABLE].into_iter();
+        let other = others.find(|other| (*other | Marks::STAKATER_MATCH) == needs);
+        let known = other.and_then(|other| asked.get(&(reference.clone(), other)));
+        known.is_some_and(|known| known.clone().or(extent) == *known)
+    };
+    let kept = asked
+        .iter()
+        .filter(|((reference, needs), extent)| !adds_nothing(reference, *needs, extent));
+    kept.map(|(place, extent)| (place.clone(), extent.clone()))
+        .collect()
+}
+
+/// The keys of other controllers on a workload.
+#[derive(Default)]
+struct Old {
+    annotations: BTreeSet<String>,
+    labels: BTreeSet<String>,
+    in_template: BTreeSet<String>,
+}
+
+impl Old {
+    fn is_empty(&self) -> bool {
+        self.annotations.is_empty() && self.labels.is_empty() && self.in_template.is_empty()
+    }
+}
+
+/// A translation that tracks the same.
+struct Fitted {
+    ours: Ours,
+    /// Number of names that had to be added.
+    added: usize,
+}
+
+/// A workload that is translated.
+struct Source {
+    kind: WorkloadKind,
+    object: Box<RawValue>,
+    namespace: Name,
+    annotations: Texts,
+    labels: Texts,
+    template_annotations: Texts,
+    template_labels: Texts,
+}
+
+impl Source {
+    fn of(kind: WorkloadKind, object: &Value) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let templates = kind.shape().templates.iter();
+        let templates = templates.map(|template| {
+            let path = template.path.iter();
+            &path.fold(object, |value, field| &value[*field])["metadata"]
+        });
+        let first = |field: &str| {
+            let mut all = templates.clone().map(|metadata| &metadata[field]);
+            texts(all.find(|it| it.is_object()).unwrap_or(&Value::Null))
+        };
+        Some(Self {
+            kind,
+            object: to_raw_value(object).ok()?,
+            namespace: Name::parse(metadata["namespace"].as_str()?).ok()?,
+            annotations: texts(&metadata["annotations"]),
+            labels: texts(&metadata["labels"]),
+            template_annotations: first("annotations"),
+            template_labels: first("labels"),
+        })
+    }
+
+    /// Returns the workload without its pods.
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            kind: self.kind,
+            namespace: &self.namespace,
+            annotations: &self.annotations,
+            labels: &self.labels,
+            template_annotations: &self.template_annotations,
+            template_labels: &self.template_labels,
+            pod_specs: &[],
+        }
+    }
+
+    fn keys_of_others(&self) -> Old {
+        let mut old = Old::default();
+        let dialects = of_all();
+        for read in dialects.keys_of_others(self.kind) {
+            for (place, texts, found) in [
+                (Place::Annotation, &self.annotations, &mut old.annotations),
+                (Place::Label, &self.labels, &mut old.labels),
+                (
+                    Place::TemplateAnnotation,
+                    &self.template_annotations,
+                    &mut old.in_template,
+                ),
+            ] {
+                if read.places.contains(&place) {
+                    let all = texts.iter().map(|(key, _)| key);
+                    found.extend(all.filter(|key| read.is(key)).map(str::to_owned));
+                }
+            }
+        }
+        old
+    }
+
+    /// Reads the workload as it would be with our annotations.
+    fn read(&self, dialects: Dialects, ours: &Ours) -> Option<Workload> {
+        let mut object = Reviewed::of(&self.object, self.kind).ok()?;
+        let given = ours.iter().map(|(key, value)| (*key, value.as_str()));
+        object.give(&Vec::from_iter(given), &[]);
+        object.read(self.kind, &Reading::new(dialects, [])).ok()
+    }
+
+    /// Returns our annotations for the settings that apply to all that is tracked.
+    fn settings(&self, theirs: &Tracked) -> Ours {
+        let mut ours = Ours::new();
+        let own = |key: &str| self.annotations.get(key);
+        let period = of_all().settle_period(self.kind, own);
+        if let Some(period) = period
+            && own(keys::SETTLE_PERIOD).is_none()
+            && theirs.settle_period.is_some()
+        {
+            ours.insert(keys::SETTLE_PERIOD, period.to_owned());
+        }
+        let is_asked_for = own(stakater::ROLLOUT_STRATEGY).is_some() && theirs.restarts_by_time;
+        if is_asked_for && own(keys::RESTART).is_none() && !self.kind.shape().templates.is_empty() {
+            ours.insert(keys::RESTART, keys::AT.to_owned());
+        }
+        ours
+    }
+
+    /// Returns the translations by `auto`, the most faithful one first. There are none if the workload lists all
+    /// that it tracks.
+    fn starts(&self, base: &Ours, finding: &Finding, theirs: &Tracked) -> Vec<Ours> {
+        let auto = match &*finding.kinds {
+            [] => return Vec::new(),
+            [one] => one.plural(),
+            _ => "true",
+        };
+        let mut by_key = base.clone();
+        by_key.insert(keys::AUTO, auto.to_owned());
+        for (kind, names) in ConfigKind::ALL.into_iter().zip(&finding.excluded) {
+            let is_tracked = |name: &&String| {
+                let mut tracked = theirs.asked.keys();
+                tracked.any(|(own, _)| own.kind == kind && own.name.as_str() == **name)
+            };
+            let names = names.iter().filter(|name| !is_tracked(name));
+            let names: Vec<_> = names.map(String::as_str).collect();
+            if !names.is_empty() {
+                by_key.insert(exclude_key(kind), names.join(","));
+            }
+        }
+        let mut whole = by_key.clone();
+        whole.insert(keys::PER_KEY, "false".to_owned());
+        match finding.takes_keys {
+            true => vec![by_key, whole],
+            false => vec![whole, by_key],
+        }
+    }
+
+    /// Adds names to annotations until they track the same. Returns `None` if that cannot be done.
+    fn fitted(&self, start: Ours, theirs: &Tracked) -> Option<Fitted> {
+        let mut fitted = Fitted {
+            ours: start,
+            added: 0,
+        };
+        let mut tracked = Tracked::of(&self.read(of_ours(), &fitted.ours)?);
+        if tracked != *theirs {
+            self.adjust(&mut fitted, &tracked, theirs);
+            tracked = Tracked::of(&self.read(of_ours(), &fitted.ours)?);
+        }
+        (tracked == *theirs).then_some(fitted)
+    }
+
+    fn adjust(&self, fitted: &mut Fitted, ours: &Tracked, theirs: &Tracked) {
+        let mut lacking: BTreeMap<&Reference, Extent> = BTreeMap::new();
+        for (place, extent) in &theirs.asked {
+            if ours.asked.get(place) != Some(extent) {
+                let extent = match lacking.remove(&place.0) {
+                    Some(known) => known.or(extent),
+                    None => extent.clone(),
+                };
+                lacking.insert(&place.0, extent);
+            }
+        }
+        for (reference, extent) in lacking {
+            self.add(fitted, list_key(reference.kind), &item(reference, &extent));
+        }
+        let extra: BTreeSet<_> = ours.asked.keys().map(|(reference, _)| reference).collect();
+        for reference in extra.into_iter().filter(|it| !theirs.has(it)) {
+            self.add(fitted, exclude_key(reference.kind), reference.name.as_str());
+        }
+        for class in theirs.classes.difference(&ours.classes) {
+            self.add(fitted, keys::SECRET_PROVIDER_CLASSES, class.as_str());
+        }
+        for class in ours.classes.difference(&theirs.classes) {
+            self.add(
+                fitted,
+                keys::EXCLUDE_SECRET_PROVIDER_CLASSES,
+                class.as_str(),
+            );
+        }
+    }
+
+    /// Adds an item to a list.
+    fn add(&self, fitted: &mut Fitted, key: &'static str, item: &str) {
+        let own = self.annotations.get(key);
+        let list = fitted
+            .ours
+            .entry(key)
+            .or_insert_with(|| own.unwrap_or_default().to_owned());
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(item);
+        fitted.added += 1;
+    }
+}
+
+fn texts(map: &Value) -> Texts {
+    let entries = map.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(key, value)| Some((key, value.as_str()?)))
+        .collect()
+}
+
+/// Returns an object as an item of our list.
+fn item(reference: &Reference, extent: &Extent) -> String {
+    let name = &reference.name;
+    match extent {
+        Extent::All => name.to_string(),
+        Extent::Named(keys) => {
+            let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
+            format!("{name}[{}]", keys.join(","))
+        }
+    }
+}
+
+fn list_key(kind: ConfigKind) -> &'static str {
+    match kind {
+        ConfigKind::ConfigMap => keys::CONFIG_MAPS,
+        ConfigKind::Secret => keys::SECRETS,
+    }
+}
+
+fn exclude_key(kind: ConfigKind) -> &'static str {
+    match kind {
+        ConfigKind::ConfigMap => keys::EXCLUDE_CONFIG_MAPS,
+        ConfigKind::Secret => keys::EXCLUDE_SECRETS,
+    }
+}
+
+#[cfg(test)]
+mod tests;
