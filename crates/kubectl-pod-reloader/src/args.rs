@@ -279,6 +279,13 @@ pub(crate) enum Command {
         #[arg(short, long, conflicts_with = "live")]
         watch: bool,
     },
+    /// Print patches that replace the annotations of other controllers by those of pod-reloader.
+    ///
+    /// Each patch is a YAML document with metadata alone, to be committed to Git or applied. It keeps what the workload tracks. What cannot be translated is printed as a comment, with the reason. Nothing is written to the cluster, and manifests are read without a cluster.
+    Migrate {
+        #[command(flatten)]
+        source: Words<Migrated>,
+    },
     /// Check the operator: replicas, leader, webhook, certificate, policy, workloads, copies.
     Status {
         /// Maximum number of workloads to ask the operator about.
@@ -574,6 +581,104 @@ impl Named for ChosenObjects {
     }
 }
 
+/// The workloads whose annotations are translated.
+#[derive(Debug)]
+pub(crate) enum Migrated {
+    /// Those in manifests.
+    Manifests(Sources),
+    /// Those in the cluster.
+    Workloads(Chosen),
+}
+
+impl Migrated {
+    const FILENAME: &str = "filename";
+    const RECURSIVE: &str = "recursive";
+
+    /// Parses workloads of the cluster. With `-A` alone, they are those of all namespaces: nothing is written.
+    fn chosen(words: &[String], matches: &ArgMatches) -> Result<Chosen, String> {
+        let selects = matches.contains_id(Chosen::SELECTOR) || matches.get_flag(Chosen::ALL);
+        let all_namespaces = matches.get_flag(Chosen::ALL_NAMESPACES);
+        if words.is_empty() && !selects && !all_namespaces {
+            let flags = "--selector, --all, --all-namespaces or --filename";
+            return Err(format!("name workloads, or give {flags}"));
+        }
+        if selects || !all_namespaces {
+            return Chosen::of(words, matches);
+        }
+        if matches.contains_id(Chosen::NAMESPACE) {
+            return Err("give either --namespace or --all-namespaces".to_owned());
+        }
+        let kind = match words {
+            [] => None,
+            [kind] if !kind.contains('/') => Some(typed_kind(kind)?),
+            _ => return Err("give either names, or --all-namespaces".to_owned()),
+        };
+        Ok(Chosen::Selected {
+            kind,
+            selector: None,
+            all_namespaces,
+        })
+    }
+}
+
+impl Named for Migrated {
+    const ID: &str = "workloads";
+
+    fn arg() -> Arg {
+        let help =
+            "Such as deployment/web, or deployment web; - stands for manifests on standard input";
+        Arg::new(Self::ID).help(help).num_args(1..)
+    }
+
+    fn flags() -> Vec<Arg> {
+        let filename = Arg::new(Self::FILENAME)
+            .short('f')
+            .long(Self::FILENAME)
+            .value_name("PATH")
+            .value_parser(clap::value_parser!(PathBuf))
+            .action(ArgAction::Append)
+            .help("File or folder with manifests, or - for standard input; can be given more than once");
+        let recursive = Arg::new(Self::RECURSIVE)
+            .short('R')
+            .long(Self::RECURSIVE)
+            .action(ArgAction::SetTrue)
+            .requires(Self::FILENAME)
+            .help("Read the folders below a folder, too");
+        let of_workloads = Chosen::flags().into_iter().map(|flag| {
+            let id = flag.get_id().as_str().to_owned();
+            match id.as_str() {
+                Chosen::ALL => flag.help("All workloads of the namespace, managed or not"),
+                Chosen::ALL_NAMESPACES => flag.help("Workloads of all namespaces"),
+                _ => flag,
+            }
+        });
+        of_workloads.chain([filename, recursive]).collect()
+    }
+
+    fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
+        let files = matches.get_many::<PathBuf>(Self::FILENAME);
+        let mut filename: Vec<_> = files.into_iter().flatten().cloned().collect();
+        let is_piped = words == ["-"];
+        if is_piped {
+            filename.push("-".into());
+        }
+        if filename.is_empty() {
+            return Self::chosen(words, matches).map(Self::Workloads);
+        }
+        let selects = matches.contains_id(Chosen::SELECTOR)
+            || matches.get_flag(Chosen::ALL)
+            || matches.get_flag(Chosen::ALL_NAMESPACES);
+        if selects || (!words.is_empty() && !is_piped) {
+            return Err("give either manifests, or workloads of the cluster".to_owned());
+        }
+        Ok(Self::Manifests(Sources {
+            filename,
+            kustomize: None,
+            recursive: matches.get_flag(Self::RECURSIVE),
+        }))
+    }
+}
+
 impl<T: Named> FromArgMatches for Words<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let words = matches.get_many(T::ID).into_iter().flatten();
@@ -859,6 +964,53 @@ mod tests {
         for command in ["hold", "wait", "approve"] {
             assert_eq!(chosen(&format!("{command} -A -l team=a")), of_team);
         }
+    }
+
+    #[test]
+    fn annotations_of_manifests_or_of_workloads_are_migrated() {
+        let source = |line: &str| {
+            let line = format!("kubectl-pod_reloader migrate {line}");
+            match Cli::try_parse_from(line.split(' ')).ok()?.command {
+                Command::Migrate { source } => Some(source.0),
+                other => panic!("{other:?}"),
+            }
+        };
+        let paths = |line: &str| match source(line) {
+            Some(Migrated::Manifests(sources)) => sources.filename,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(paths("-"), [PathBuf::from("-")]);
+        let files = ["a.yaml", "there"].map(PathBuf::from);
+        assert_eq!(paths("-f a.yaml -R -f there"), files);
+        let chosen = |line: &str| match source(line) {
+            Some(Migrated::Workloads(chosen)) => chosen,
+            other => panic!("{line}: {other:?}"),
+        };
+        let selected = |kind: Option<&str>, all_namespaces| Chosen::Selected {
+            kind: kind.map(str::to_owned),
+            selector: None,
+            all_namespaces,
+        };
+        assert_eq!(chosen("-A"), selected(None, true));
+        assert_eq!(chosen("-A --all"), selected(None, true));
+        assert_eq!(chosen("sts -A"), selected(Some("sts"), true));
+        assert_eq!(chosen("--all"), selected(None, false));
+        let Chosen::Named(named) = chosen("deploy web api") else {
+            panic!("they are named");
+        };
+        assert_eq!(named.len(), 2);
+        for wrong in [
+            "-f a.yaml deploy/web",
+            "-f a.yaml -A",
+            "- --all",
+            "deploy/web -A",
+            "-A -n shop",
+            "deploy/web -R",
+            "deploy",
+        ] {
+            assert!(source(wrong).is_none(), "{wrong}");
+        }
+        assert!(Cli::try_parse_from(["kubectl-pod_reloader", "migrate"]).is_err());
     }
 
     #[test]

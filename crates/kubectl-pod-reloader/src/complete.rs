@@ -51,7 +51,7 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         (
             None,
             [
-                "explain" | "wait" | "approve" | "history" | "undo",
+                "explain" | "wait" | "approve" | "history" | "undo" | "migrate",
                 named @ ..,
             ],
             Some(cluster),

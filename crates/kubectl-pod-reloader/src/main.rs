@@ -22,6 +22,7 @@ mod hostile;
 mod impact;
 mod jsonpath;
 mod list;
+mod migrate;
 mod objects;
 mod operators;
 mod plan;
@@ -46,7 +47,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use pod_reloader_core::name::Name;
 
-use crate::args::{Chosen, Cli, Command, Format, Output};
+use crate::args::{Chosen, Cli, Command, Format, Migrated, Output, Words};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
 use crate::list::Watch;
@@ -121,6 +122,12 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Version { client: true } => printed(version::client(), &cli.format),
+        Command::Migrate {
+            source: Words(Migrated::Manifests(sources)),
+        } => {
+            let namespace = cli.connection.namespace.as_ref();
+            printed(migrate::of_manifests(&sources, namespace)?, &cli.format)
+        }
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
@@ -245,7 +252,15 @@ async fn answer(
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
             picture(cluster, operators, namespace, format).await
         }
-        Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
+        Command::Migrate {
+            source: Words(Migrated::Workloads(chosen)),
+        } => printed(
+            migrate::of_cluster(cluster, operators, &chosen).await?,
+            format,
+        ),
+        Command::Completion { .. } | Command::Complete { .. } | Command::Migrate { .. } => {
+            unreachable!("done by `run`")
+        }
     }
 }
 

@@ -18,8 +18,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use self::edits::{Edits, WorkloadEdit};
-use self::manifests::Manifests;
-pub(crate) use self::manifests::Unreadable;
+pub(crate) use self::manifests::{Manifests, Unreadable};
 use self::prediction::{Case, change_in_words, predict};
 use self::row::{Because, Restarts, Row};
 use crate::args::Sources;

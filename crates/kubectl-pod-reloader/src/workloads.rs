@@ -262,7 +262,7 @@ pub(crate) async fn list<'a, T>(
 }
 
 /// Lists the workloads whose labels match `selector`, as [`list`] does.
-async fn list_labelled<'a, T>(
+pub(crate) async fn list_labelled<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,

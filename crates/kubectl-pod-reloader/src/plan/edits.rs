@@ -220,6 +220,7 @@ async fn edit(
         id,
         api_version,
         object: manifest,
+        names_namespace: _,
     } = manifest;
     let version = api_version.rsplit('/').next().unwrap_or_default();
     if !version.bytes().all(|it| it.is_ascii_alphanumeric()) {

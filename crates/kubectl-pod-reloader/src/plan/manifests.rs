@@ -27,31 +27,33 @@ const SET_BY_SERVER: [&str; 6] = [
 
 /// An object as its author writes it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Manifest {
-    pub(super) id: Id,
+pub(crate) struct Manifest {
+    pub(crate) id: Id,
     /// The group and version, such as `apps/v1`.
-    pub(super) api_version: String,
-    pub(super) object: Value,
+    pub(crate) api_version: String,
+    pub(crate) object: Value,
+    /// True if its author has written the namespace.
+    pub(crate) names_namespace: bool,
 }
 
 /// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Id {
-    pub(super) group: String,
-    pub(super) kind: String,
+pub(crate) struct Id {
+    pub(crate) group: String,
+    pub(crate) kind: String,
     /// The namespace, even of an object that has none.
-    pub(super) namespace: Name,
+    pub(crate) namespace: Name,
     /// The name as written: kinds such as ClusterRole have other rules than ours.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// Manifests, and remarks on those that are left out.
 #[derive(Debug, Default)]
-pub(super) struct Manifests {
+pub(crate) struct Manifests {
     /// The manifests, by object. If there are several of the same object, the last one counts, as it is applied
     /// last.
-    pub(super) all: BTreeMap<Id, Manifest>,
-    pub(super) notes: Vec<String>,
+    pub(crate) all: BTreeMap<Id, Manifest>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The reason why manifests cannot be read.
@@ -88,7 +90,7 @@ fn place(place: Option<(u64, u64)>) -> String {
 
 impl Manifests {
     /// Reads all sources. Objects without a namespace are in `namespace`.
-    pub(super) fn read(sources: &Sources, namespace: &Name) -> Result<Self, Unreadable> {
+    pub(crate) fn read(sources: &Sources, namespace: &Name) -> Result<Self, Unreadable> {
         let mut manifests = Self::default();
         for path in &sources.filename {
             if path.as_os_str() == "-" {
@@ -161,6 +163,7 @@ impl Manifests {
             return Ok(());
         };
         let name = name.to_owned();
+        let names_namespace = text("namespace").is_some();
         let namespace = match text("namespace") {
             Some(own) => Name::parse(own).map_err(|reason| Unreadable::Namespace {
                 object: format!("{kind} {name} in {source}"),
@@ -181,6 +184,7 @@ impl Manifests {
             id: id.clone(),
             api_version,
             object,
+            names_namespace,
         };
         if self.all.insert(id.clone(), manifest).is_some() {
             let Id {
