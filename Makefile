@@ -288,7 +288,7 @@ bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=cha
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,operator,scripts/static-binary $(arch) $(image_binary))
-	$(call phase,build,CARGO_PROFILE_RELEASE_LTO=thin cargo build --release -p $(e2e) --bin bench)
+	$(call phase,build,CARGO_PROFILE_RELEASE_LTO=thin cargo build --release -p $(e2e) -p kubectl-pod-reloader --bin bench --bin kubectl-pod_reloader)
 	$(if $(or $(PARTS),$(QUICK)),,$(MAKE) --no-print-directory bench-rules)
 	$(call phase,bench,$(values) POD_RELOADER_BIN=$(abspath $(image_binary)) $(or $(CARGO_TARGET_DIR),target)/release/bench \
 	  $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)) $(if $(WORKLOADS),--workloads=$(WORKLOADS)))

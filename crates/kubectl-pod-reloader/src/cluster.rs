@@ -227,7 +227,7 @@ impl Cluster {
             let response = self.client.send(request.map(Body::from)).await;
             let (head, body) = response.map_err(|error| unseen(what, error))?.into_parts();
             let body = body.collect().await.map_err(|error| unseen(what, error))?;
-            Ok((Response::from_parts(head, ()), body.to_bytes().to_vec()))
+            Ok((Response::from_parts(head, ()), Vec::from(body.to_bytes())))
         };
         let in_time = tokio::time::timeout(DEADLINE, answer).await;
         in_time.map_err(|_| {

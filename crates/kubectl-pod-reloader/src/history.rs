@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::name::Name;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
 use crate::revisions::{Revision, revisions};
@@ -75,35 +75,71 @@ async fn each(
     let selector = format!("reportingComponent={FIELD_MANAGER}{and}");
     let query = format!("fieldSelector={}", encoded(&selector));
     let mut pages = cluster.pages(Place::new("v1", "events", namespace), &query);
-    while let Some(page) = pages.next::<Value>().await? {
-        page.iter().filter_map(event).for_each(&mut take);
+    while let Some(page) = pages.next::<Box<RawValue>>().await? {
+        let page = page.iter().filter_map(|event| self::event(event));
+        page.for_each(&mut take);
     }
     Ok(())
 }
 
-fn event(event: &Value) -> Option<Event> {
-    if event["reportingComponent"] != FIELD_MANAGER {
+/// An Event as the apiserver sends it, without what nobody asks for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    reporting_component: Option<String>,
+    series: Option<Series>,
+    last_timestamp: Option<String>,
+    event_time: Option<String>,
+    metadata: Option<Metadata>,
+    involved_object: Option<Involved>,
+    reason: Option<String>,
+    message: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Series {
+    last_observed_time: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    creation_timestamp: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Involved {
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+fn event(event: &RawValue) -> Option<Event> {
+    let event: Stored = serde_json::from_str(event.get()).ok()?;
+    if event.reporting_component.as_deref() != Some(FIELD_MANAGER) {
         return None;
     }
     let times = [
-        &event["series"]["lastObservedTime"],
-        &event["lastTimestamp"],
-        &event["eventTime"],
-        &event["metadata"]["creationTimestamp"],
+        event.series.and_then(|series| series.last_observed_time),
+        event.last_timestamp,
+        event.event_time,
+        event.metadata.and_then(|it| it.creation_timestamp),
     ];
-    let at = times.into_iter().find_map(|at| at.as_str()?.parse().ok())?;
-    let about = &event["involvedObject"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let at = times.into_iter().find_map(|at| at?.parse().ok())?;
+    let about = event.involved_object.unwrap_or_default();
     Some(Event {
         at,
-        reason: text(&event["reason"]),
-        message: text(&event["message"]),
-        is_warning: event["type"] == "Warning",
+        reason: event.reason.unwrap_or_default(),
+        message: event.message.unwrap_or_default(),
+        is_warning: event.kind.as_deref() == Some("Warning"),
         about: format!(
             "{} {}/{}",
-            text(&about["kind"]),
-            text(&about["namespace"]),
-            text(&about["name"])
+            about.kind.unwrap_or_default(),
+            about.namespace.unwrap_or_default(),
+            about.name.unwrap_or_default()
         ),
     })
 }
@@ -177,6 +213,7 @@ mod tests {
     use super::*;
     use crate::revisions::Stamps;
     use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -212,10 +249,11 @@ mod tests {
             "eventTime": "2026-01-01T00:00:00.123456Z", "lastTimestamp": null,
             "involvedObject": {"kind": "Deployment", "namespace": "ns", "name": "web"},
         });
-        assert_eq!(event(&one).unwrap().about, "Deployment ns/web");
+        let read = |value: &serde_json::Value| event(&to_raw_value(value).unwrap());
+        assert_eq!(read(&one).unwrap().about, "Deployment ns/web");
         let mut other = one;
         other["reportingComponent"] = json!("deployment-controller");
-        assert_eq!(event(&other), None);
+        assert_eq!(read(&other), None);
     }
 
     #[test]

@@ -105,6 +105,7 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
             namespace: Some(&cluster.namespace),
             selector: None,
             live: false,
+            reads_events: true,
         };
         let listed = list::list(&cluster, &operators, query).await;
         told.add(&listed.unwrap().0);

@@ -36,6 +36,8 @@ pub(crate) struct Query<'a> {
     pub(crate) selector: Option<&'a str>,
     /// True to ask the operator about each workload.
     pub(crate) live: bool,
+    /// False if nobody sees what Events say, as in a list of names.
+    pub(crate) reads_events: bool,
 }
 
 /// A list of workloads.
@@ -126,8 +128,14 @@ pub(crate) async fn read(
     operators: &Operators,
     query: Query<'_>,
 ) -> Result<Round, Unseen> {
-    let reports = Reports::read(cluster, query.namespace).await;
-    let take = |seen: Seen<'_>| row(seen, reports.as_ref().ok());
+    let (reports, lacking_events) = match query.reads_events {
+        false => (None, None),
+        true => match Reports::read(cluster, query.namespace).await {
+            Ok(reports) => (Some(reports), None),
+            Err(error) => (None, Some(error)),
+        },
+    };
+    let take = |seen: Seen<'_>| row(seen, reports.as_ref());
     let (mut rows, left_out, unlisted) =
         workloads::managed_labelled(cluster, operators, query.namespace, query.selector, take)
             .await;
@@ -137,13 +145,13 @@ pub(crate) async fn read(
     {
         return Err(lacking);
     }
-    if let Err(error) = &reports {
+    if let Some(error) = &lacking_events {
         unseen.push(format!("what workloads wait for: {error}"));
     }
     if query.live {
-        unseen.extend(ask(cluster, &mut rows, reports.as_ref().ok()).await);
+        unseen.extend(ask(cluster, &mut rows, reports.as_ref()).await);
     }
-    let lacks_events = reports.as_ref().is_err_and(Unseen::is_temporary);
+    let lacks_events = lacking_events.is_some_and(|error| error.is_temporary());
     let verdict = operators.verdict(unseen.is_empty());
     let of_operators = operators.unseen.iter().cloned();
     let unseen: Vec<_> = of_operators.chain(unseen).collect();

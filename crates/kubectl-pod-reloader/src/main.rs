@@ -240,6 +240,7 @@ async fn answer(
                 namespace: (!all_namespaces).then_some(&cluster.namespace),
                 selector: selector.as_deref(),
                 live,
+                reads_events: format.output != Output::Name,
             };
             if watch {
                 return watched(cluster, operators, query, format).await;

@@ -39,6 +39,7 @@ async fn listed(canned: Canned, is_of_all: bool, live: bool) -> (Listed, Verdict
         namespace: (!is_of_all).then_some(&cluster.namespace),
         selector: Some("team=a"),
         live,
+        reads_events: true,
     };
     list(&cluster, &operators, query).await.unwrap()
 }
@@ -107,6 +108,25 @@ async fn the_number_of_requests_does_not_depend_on_the_number_of_workloads() {
 }
 
 #[tokio::test]
+async fn a_list_of_names_reads_no_events() {
+    let canned = shop(&[managed("web")], &[]).forbids("/api/v1/namespaces/shop/events");
+    let reads = canned.reads();
+    let cluster = canned.cluster();
+    let operators = Operators::find(&cluster, None).await;
+    let query = Query {
+        namespace: Some(&cluster.namespace),
+        selector: None,
+        live: false,
+        reads_events: false,
+    };
+    let (listed, verdict) = list(&cluster, &operators, query).await.unwrap();
+    assert_eq!(listed.names().without_styles(), "deployment.apps/web\n");
+    assert_eq!(verdict, Verdict::Good);
+    let reads = reads.lock().unwrap();
+    assert!(!reads.iter().any(|it| it.contains("/events")), "{reads:?}");
+}
+
+#[tokio::test]
 async fn the_operator_is_asked_only_if_the_user_wants_that() {
     let workloads = [managed("api"), managed("web")];
     let canned = || {
@@ -162,6 +182,7 @@ async fn round_of(canned: Canned, is_of_all: bool) -> Round {
         namespace: (!is_of_all).then_some(&cluster.namespace),
         selector: None,
         live: false,
+        reads_events: true,
     };
     read(&cluster, &operators, query).await.unwrap()
 }

@@ -7,6 +7,7 @@ mod empty_server;
 mod figures;
 mod floor;
 mod kinds;
+mod list;
 mod memory;
 mod observer;
 mod pods;
@@ -80,6 +81,8 @@ enum Part {
     Sync,
     /// Deletions of protected objects in a namespace with many pods.
     Protect,
+    /// Lists of very many workloads by the plugin.
+    List,
 }
 
 #[tokio::main]
@@ -117,6 +120,7 @@ async fn main() -> Result<()> {
             Part::Pods => pods::measure(&mut figures, quick).await?,
             Part::Sync => sync::measure(&mut figures, quick).await?,
             Part::Protect => protect::measure(&mut figures, quick).await?,
+            Part::List => list::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");
