@@ -10,6 +10,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 use clap_complete::Shell;
+use http::Uri;
 use jiff::SignedDuration;
 use pod_reloader_core::gate;
 use pod_reloader_core::name::Name;
@@ -52,6 +53,22 @@ pub(crate) struct Connection {
     #[arg(long, global = true)]
     pub(crate) context: Option<String>,
 
+    /// Cluster of the kubeconfig, in place of that of the context.
+    #[arg(long, global = true)]
+    pub(crate) cluster: Option<String>,
+
+    /// User of the kubeconfig, in place of that of the context.
+    #[arg(long, global = true)]
+    pub(crate) user: Option<String>,
+
+    /// URL of the apiserver, in place of that of the cluster.
+    #[arg(short, long, global = true, value_name = "URL", value_parser = server)]
+    pub(crate) server: Option<Uri>,
+
+    /// Maximum time of one request, such as 90s or 5m; 0 waits without an end.
+    #[arg(long, global = true, default_value = "15s", value_name = "TIME", value_parser = request_timeout)]
+    pub(crate) request_timeout: Duration,
+
     /// The kubeconfig [default: KUBECONFIG, ~/.kube/config, or the cluster it runs in].
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -63,6 +80,10 @@ pub(crate) struct Connection {
     /// Group to impersonate; can be given more than once.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
+
+    /// UID to impersonate.
+    #[arg(long = "as-uid", global = true, value_name = "UID")]
+    pub(crate) impersonate_uid: Option<String>,
 
     /// Namespace of the operator [default: searches all, or pod-reloader if you are not allowed to].
     #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
@@ -791,6 +812,28 @@ fn digits(text: &str) -> Result<String, String> {
     }
 }
 
+fn server(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|_| "it is not a URL".to_owned())?;
+    match url.scheme_str() {
+        Some("http" | "https") => Ok(url),
+        _ => Err("write it like https://127.0.0.1:6443".to_owned()),
+    }
+}
+
+/// Parses a time as kubectl does: a number without a unit has seconds, and 0 stands for no limit.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    /// Nobody waits longer.
+    const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    let timeout = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => duration(text)?,
+    };
+    Ok(match timeout.is_zero() {
+        true => NO_LIMIT,
+        false => timeout.min(NO_LIMIT),
+    })
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| "write it like 90s or 5m")?;
     Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())
@@ -964,6 +1007,30 @@ mod tests {
         for command in ["hold", "wait", "approve"] {
             assert_eq!(chosen(&format!("{command} -A -l team=a")), of_team);
         }
+    }
+
+    #[test]
+    fn a_connection_is_described_as_for_kubectl() {
+        let connection = |flags: &str| {
+            let line = format!("kubectl-pod_reloader status {flags}");
+            let cli = Cli::try_parse_from(line.split(' ')).ok()?;
+            Some(cli.connection)
+        };
+        let of = connection("--cluster=far --user=me -s https://far:6443 --as-uid=7").unwrap();
+        assert_eq!(of.cluster.as_deref(), Some("far"));
+        assert_eq!(of.user.as_deref(), Some("me"));
+        assert_eq!(of.server.unwrap().to_string(), "https://far:6443/");
+        assert_eq!(of.impersonate_uid.as_deref(), Some("7"));
+        assert_eq!(of.request_timeout, Duration::from_secs(15));
+        let timeout = |text: &str| {
+            let flags = format!("--request-timeout={text}");
+            connection(&flags).map(|it| it.request_timeout.as_secs())
+        };
+        assert_eq!(timeout("30"), Some(30));
+        assert_eq!(timeout("2m"), Some(120));
+        assert!(timeout("0").unwrap() > 1_000_000);
+        assert_eq!(timeout("soon"), None);
+        assert!(connection("--server=far:6443").is_none());
     }
 
     #[test]

@@ -31,8 +31,6 @@ pub(crate) use self::place::{Place, encoded};
 pub(crate) use self::trial::{Trial, Untried};
 use crate::args::Target;
 
-/// Time limit of one call.
-const DEADLINE: Duration = Duration::from_secs(15);
 const JSON: &str = "application/json";
 
 /// A cluster, as seen by one user.
@@ -40,6 +38,8 @@ pub(crate) struct Cluster {
     client: Client,
     /// The groups that the cluster serves, once they have been read.
     groups: Arc<OnceCell<APIGroupDiscoveryList>>,
+    /// Time limit of one call.
+    deadline: Duration,
     /// What becomes of the annotations that a user writes.
     pub(crate) writes: Writes,
     /// The namespace to use if none is given.
@@ -119,6 +119,7 @@ impl Cluster {
         Self {
             client: self.client.clone(),
             groups: Arc::clone(&self.groups),
+            deadline: self.deadline,
             writes: self.writes,
             namespace: namespace.clone(),
         }
@@ -229,9 +230,9 @@ impl Cluster {
             let body = body.collect().await.map_err(|error| unseen(what, error))?;
             Ok((Response::from_parts(head, ()), Vec::from(body.to_bytes())))
         };
-        let in_time = tokio::time::timeout(DEADLINE, answer).await;
+        let in_time = tokio::time::timeout(self.deadline, answer).await;
         in_time.map_err(|_| {
-            let message = format!("no answer within {} s", DEADLINE.as_secs());
+            let message = format!("no answer within {} s", self.deadline.as_secs());
             Unseen::Unreachable(what.to_owned(), message)
         })?
     }

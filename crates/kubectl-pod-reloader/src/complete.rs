@@ -162,6 +162,10 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
                 connection.namespace = value.and_then(|it| Name::parse(&it).ok());
             }
             "--context" => connection.context = value,
+            "--cluster" => connection.cluster = value,
+            "--user" => connection.user = value,
+            "-s" | "--server" => connection.server = value.and_then(|it| it.parse().ok()),
+            "--as-uid" => connection.impersonate_uid = value,
             "--kubeconfig" => connection.kubeconfig = value.map(Into::into),
             "--as" => connection.impersonate = value,
             "--as-group" => connection.impersonate_groups.extend(value),
@@ -172,12 +176,18 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 22] = [
+const WITH_VALUE: [&str; 28] = [
     "-n",
     "--namespace",
     "--context",
+    "--cluster",
+    "--user",
+    "-s",
+    "--server",
+    "--request-timeout",
     "--kubeconfig",
     "--as",
+    "--as-uid",
     "--as-group",
     "--operator-namespace",
     "-o",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
@@ -239,6 +240,7 @@ impl Canned {
         Cluster {
             client: Client::new(service, namespace),
             groups: Arc::default(),
+            deadline: Duration::from_secs(15),
             writes: super::Writes::default(),
             namespace: Name::parse(namespace).unwrap(),
         }

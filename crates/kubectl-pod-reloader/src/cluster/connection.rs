@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use pod_reloader_core::name::{InvalidName, Name};
 
-use super::{Cluster, DEADLINE, Writes};
+use super::{Cluster, Writes};
 use crate::args::Connection;
 
 /// Name under which the apiserver's audit log shows us.
@@ -45,17 +45,26 @@ impl Cluster {
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, NoCluster> {
         let options = KubeConfigOptions {
             context: connection.context.clone(),
-            ..KubeConfigOptions::default()
+            cluster: connection.cluster.clone(),
+            user: connection.user.clone(),
         };
+        let is_chosen =
+            options.context.is_some() || options.cluster.is_some() || options.user.is_some();
         let mut config = match &connection.kubeconfig {
             Some(path) => {
                 Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?
             }
-            None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
+            None if is_chosen => Config::from_kubeconfig(&options).await?,
             None => Config::infer().await?,
         };
         if let Some(user) = &connection.impersonate {
             config.auth_info.impersonate = Some(user.clone());
+        }
+        if let Some(uid) = &connection.impersonate_uid {
+            config.auth_info.impersonate_uid = Some(uid.clone());
+        }
+        if let Some(server) = &connection.server {
+            config.cluster_url = server.clone();
         }
         if !connection.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
@@ -65,13 +74,13 @@ impl Cluster {
             None => Kubeconfig::read(),
         };
         let own = kubeconfig.ok();
-        let own = own.and_then(|it| proxy_of(&it, connection.context.as_deref()));
+        let own = own.and_then(|it| proxy_of(&it, &options));
         // kube would check NO_PROXY against the host of the proxy itself.
         config.proxy_url = proxy(&config.cluster_url, own, |name| std::env::var(name).ok());
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
-        config.connect_timeout = Some(DEADLINE);
-        config.read_timeout = Some(DEADLINE);
+        config.connect_timeout = Some(connection.request_timeout);
+        config.read_timeout = Some(connection.request_timeout);
         let of_context = || {
             let namespace = &config.default_namespace;
             Name::parse(namespace).map_err(|error| NoCluster::Namespace(namespace.clone(), error))
@@ -81,19 +90,25 @@ impl Cluster {
         Ok(Self {
             client,
             groups: Arc::default(),
+            deadline: connection.request_timeout,
             writes: Writes::default(),
             namespace,
         })
     }
 }
 
-/// Returns the proxy that a kubeconfig names for the cluster of the given context, or of the current one.
-fn proxy_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
-    let context = context.or(kubeconfig.current_context.as_deref())?;
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|it| it.name == context)?.context.as_ref()?;
+/// Returns the proxy that a kubeconfig names for the chosen cluster, or for that of the chosen or current context.
+fn proxy_of(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let of_context = || {
+        let context = options.context.as_ref();
+        let context = context.or(kubeconfig.current_context.as_ref())?;
+        let mut contexts = kubeconfig.contexts.iter();
+        let context = contexts.find(|it| it.name == *context)?;
+        Some(&context.context.as_ref()?.cluster)
+    };
+    let name = options.cluster.as_ref().or_else(of_context)?;
     let mut clusters = kubeconfig.clusters.iter();
-    let cluster = clusters.find(|it| it.name == context.cluster)?;
+    let cluster = clusters.find(|it| it.name == *name)?;
     let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
     proxy.filter(|it| !it.is_empty())
 }
@@ -194,8 +209,17 @@ mod tests {
             ],
         }))
         .unwrap();
-        assert_eq!(proxy_of(&kubeconfig, None).as_deref(), Some("http://own:2"));
-        assert_eq!(proxy_of(&kubeconfig, Some("b")), None);
-        assert_eq!(proxy_of(&kubeconfig, Some("c")), None);
+        let of = |context: Option<&str>, cluster: Option<&str>| {
+            let options = KubeConfigOptions {
+                context: context.map(str::to_owned),
+                cluster: cluster.map(str::to_owned),
+                user: None,
+            };
+            proxy_of(&kubeconfig, &options)
+        };
+        assert_eq!(of(None, None).as_deref(), Some("http://own:2"));
+        assert_eq!(of(Some("b"), None), None);
+        assert_eq!(of(Some("c"), None), None);
+        assert_eq!(of(Some("b"), Some("far")).as_deref(), Some("http://own:2"));
     }
 }

@@ -10,16 +10,31 @@ pub(crate) fn kind(kinds: &[WorkloadKind], typed: &str) -> Option<WorkloadKind> 
     };
     let is_meant = |kind: &&WorkloadKind| {
         let short = match built_in(**kind) {
-            Some(BuiltIn::Deployment) => "deploy",
-            Some(BuiltIn::StatefulSet) => "sts",
-            Some(BuiltIn::DaemonSet) => "ds",
-            None => "",
+            Some(BuiltIn::Deployment) => Some("deploy"),
+            Some(BuiltIn::StatefulSet) => Some("sts"),
+            Some(BuiltIn::DaemonSet) => Some("ds"),
+            None => short_name(**kind),
         };
         let shape = kind.shape();
-        (name == short || name == shape.plural || name == shape.kind.to_ascii_lowercase())
+        (short == Some(name) || name == shape.plural || name == shape.kind.to_ascii_lowercase())
             && group.is_none_or(|group| group == shape.group)
     };
     kinds.iter().find(is_meant).copied()
+}
+
+/// Returns the short name that the authors of a kind have given it.
+fn short_name(kind: WorkloadKind) -> Option<&'static str> {
+    let shape = kind.shape();
+    Some(match (shape.group, shape.plural) {
+        ("apps.kruise.io", "clonesets") => "clone",
+        ("apps.kruise.io", "daemonsets") => "ads",
+        ("apps.kruise.io", "statefulsets") => "asts",
+        ("apps.openshift.io", "deploymentconfigs") => "dc",
+        ("argoproj.io", "rollouts") => "ro",
+        ("batch", "cronjobs") => "cj",
+        ("serving.knative.dev", "services") => "ksvc",
+        _ => return None,
+    })
 }
 
 /// The kinds that exist in every cluster.
@@ -44,6 +59,7 @@ pub(crate) fn built_in(kind: WorkloadKind) -> Option<BuiltIn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::kind::CustomResource;
 
     #[test]
     fn a_kind_is_found_by_every_name_that_kubectl_takes() {
@@ -62,6 +78,15 @@ mod tests {
             );
         }
         assert_eq!(kind(&kinds, "sts"), Some(WorkloadKind::STATEFUL_SET));
+        let rollout: CustomResource = serde_json::from_value(serde_json::json!({
+            "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout", "podTemplates": ["spec.template"],
+        }))
+        .unwrap();
+        let rollout = rollout.into_kind().unwrap();
+        for typed in ["ro", "rollout", "rollouts.argoproj.io"] {
+            assert_eq!(kind(&[rollout], typed), Some(rollout), "{typed}");
+        }
+        assert_eq!(kind(&[rollout], ""), None);
         for typed in ["", "pod", "deployments.extensions", "sts.apps.x"] {
             assert_eq!(kind(&kinds, typed), None, "{typed}");
         }
