@@ -128,13 +128,7 @@ pub(crate) async fn read(
     operators: &Operators,
     query: Query<'_>,
 ) -> Result<Round, Unseen> {
-    let (reports, lacking_events) = match query.reads_events {
-        false => (None, None),
-        true => match Reports::read(cluster, query.namespace).await {
-            Ok(reports) => (Some(reports), None),
-            Err(error) => (None, Some(error)),
-        },
-    };
+    let (reports, lacking_events) = read_reports(cluster, query).await;
     let take = |seen: Seen<'_>| row(seen, reports.as_ref());
     let (mut rows, left_out, unlisted) =
         workloads::managed_labelled(cluster, operators, query.namespace, query.selector, take)
@@ -183,6 +177,17 @@ pub(crate) async fn read(
         lacks_events,
         is_whole: !lacks_events && !unlisted.is_temporary,
     })
+}
+
+/// Returns what Events say if anybody sees it, or the reason why they cannot be read.
+async fn read_reports(cluster: &Cluster, query: Query<'_>) -> (Option<Reports>, Option<Unseen>) {
+    if !query.reads_events {
+        return (None, None);
+    }
+    match Reports::read(cluster, query.namespace).await {
+        Ok(reports) => (Some(reports), None),
+        Err(error) => (None, Some(error)),
+    }
 }
 
 /// Returns the row of a workload. `reports` is `None` if Events cannot be read. The object itself is dropped: there may

@@ -3,24 +3,27 @@
 //! Several translations are tried. Each is read as the operator would read it, and only one that tracks the same
 //! objects and keys is returned.
 
+mod lists;
+mod tracked;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use self::lists::{exclude_key, item, list_key};
+use self::tracked::{Tracked, searches};
 use crate::annotations::{self as keys, Place};
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, Finding, Subject, stakater};
 use crate::extent::Extent;
 use crate::kind::WorkloadKind;
 use crate::list::quoted;
-use crate::mark::Marks;
 use crate::name::Name;
 use crate::object::Reviewed;
 use crate::reference::{ConfigKind, Reference};
 use crate::texts::Texts;
-use crate::workload::{Reading, Restart, Workload};
+use crate::workload::{Reading, Workload};
 
 /// A change of a workload's metadata, after which it has our annotations in place of those of other controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,9 +149,6 @@ pub fn reads_marks(key: &str) -> bool {
 /// Our annotations, with their values.
 type Ours = BTreeMap<&'static str, String>;
 
-/// What is tracked by name: the parts of objects, by the marks that they need.
-type Asked = BTreeMap<(Reference, Marks), Extent>;
-
 /// All dialects, and SecretProviderClasses.
 fn of_all() -> Dialects {
     Dialects {
@@ -163,59 +163,6 @@ fn of_ours() -> Dialects {
         classes: true,
         ..Dialects::default()
     }
-}
-
-fn searches(needs: Marks) -> bool {
-    needs.contain(Marks::STAKATER_MATCH)
-}
-
-/// Everything that has to be the same before and after.
-#[derive(PartialEq, Eq)]
-struct Tracked {
-    asked: Asked,
-    classes: BTreeSet<Name>,
-    settle_period: Option<Duration>,
-    restarts_by_time: bool,
-}
-
-impl Tracked {
-    fn of(workload: &Workload) -> Self {
-        let classes = workload.classes.iter().flat_map(|classes| &classes.names);
-        Self {
-            asked: asked(workload),
-            classes: classes.cloned().collect(),
-            settle_period: workload.settle_period,
-            restarts_by_time: matches!(workload.restart, Restart::At { .. }),
-        }
-    }
-
-    fn has(&self, reference: &Reference) -> bool {
-        self.asked.keys().any(|(own, _)| own == reference)
-    }
-}
-
-fn asked(workload: &Workload) -> Asked {
-    let mut asked = Asked::new();
-    for claim in workload.references.claims() {
-        let place = (claim.reference.clone(), claim.needs);
-        let extent = match asked.remove(&place) {
-            Some(known) => known.or(&claim.extent),
-            None => claim.extent.clone(),
-        };
-        asked.insert(place, extent);
-    }
-    // A search adds nothing to what is tracked whether or not it has the mark.
-    let adds_nothing = |reference: &Reference, needs: Marks, extent: &Extent| {
-        let mut others = [Marks::NONE, Marks::IMMUTABLE].into_iter();
-        let other = others.find(|other| (*other | Marks::STAKATER_MATCH) == needs);
-        let known = other.and_then(|other| asked.get(&(reference.clone(), other)));
-        known.is_some_and(|known| known.clone().or(extent) == *known)
-    };
-    let kept = asked
-        .iter()
-        .filter(|((reference, needs), extent)| !adds_nothing(reference, *needs, extent));
-    kept.map(|(place, extent)| (place.clone(), extent.clone()))
-        .collect()
 }
 
 /// The keys of other controllers on a workload.
@@ -427,32 +374,6 @@ fn texts(map: &Value) -> Texts {
     entries
         .filter_map(|(key, value)| Some((key, value.as_str()?)))
         .collect()
-}
-
-/// Returns an object as an item of our list.
-fn item(reference: &Reference, extent: &Extent) -> String {
-    let name = &reference.name;
-    match extent {
-        Extent::All => name.to_string(),
-        Extent::Named(keys) => {
-            let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
-            format!("{name}[{}]", keys.join(","))
-        }
-    }
-}
-
-fn list_key(kind: ConfigKind) -> &'static str {
-    match kind {
-        ConfigKind::ConfigMap => keys::CONFIG_MAPS,
-        ConfigKind::Secret => keys::SECRETS,
-    }
-}
-
-fn exclude_key(kind: ConfigKind) -> &'static str {
-    match kind {
-        ConfigKind::ConfigMap => keys::EXCLUDE_CONFIG_MAPS,
-        ConfigKind::Secret => keys::EXCLUDE_SECRETS,
-    }
 }
 
 #[cfg(test)]
