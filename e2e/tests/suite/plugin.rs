@@ -2,6 +2,7 @@
 
 mod gates;
 mod list;
+mod migrate;
 mod plan;
 mod protect;
 pub(crate) mod syncs;
