@@ -209,20 +209,24 @@ impl Output {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Explain what a workload tracks, whether it is up to date, and when and why it was restarted; or which fields of a custom resource are bound to keys.
+    /// Explain what a workload tracks, whether its pods run the current configuration, and when and why they were restarted.
+    ///
+    /// For a custom resource with bound fields, it shows which field comes from which key.
     Explain {
         #[command(flatten)]
         workload: Words<Target>,
     },
-    /// Show which workloads a change of an object restarts, which could not start without it, and what protects it.
+    /// Show which workloads a change of a ConfigMap or Secret restarts, which cannot start without it, and what protects it.
     Impact {
         #[command(flatten)]
         object: Words<(ConfigKind, Name)>,
-        /// Assume that only this key of it changes.
+        /// The key that changes [default: any].
         #[arg(long)]
         key: Option<String>,
     },
-    /// Show what would restart if manifests were applied, and why, by dry runs.
+    /// Show which workloads are restarted if manifests are applied, and why. Nothing is applied.
+    ///
+    /// The apiserver tries each manifest by a dry run. The exit code is 10 if something restarts, and 11 if something waits.
     Plan {
         #[command(flatten)]
         sources: Sources,
@@ -230,29 +234,33 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         field_manager: Option<String>,
     },
-    /// Wait until nothing is pending for workloads and their rollouts are done, such as after a release.
+    /// Wait until no restart of workloads is pending, and their rollouts are done.
+    ///
+    /// The exit code is 1 if that takes longer than --timeout.
     Wait {
         #[command(flatten)]
         workloads: Words<ChosenWorkloads>,
-        /// Time to wait.
+        /// Maximum time to wait, such as 90s or 5m.
         #[arg(long, default_value = "5m", value_parser = duration)]
         timeout: Duration,
     },
-    /// Keep workloads from being restarted, until they are released.
+    /// Keep workloads from being restarted until release ends the hold.
+    ///
+    /// The hold of a ConfigMap or Secret applies to all workloads that track it.
     Hold {
         #[command(flatten)]
         objects: Words<ChosenObjects>,
         #[command(flatten)]
         writing: Writing,
     },
-    /// End the hold of workloads and config objects: pending changes are rolled out.
+    /// End the hold of workloads, ConfigMaps and Secrets. Restarts that waited for it begin.
     Release {
         #[command(flatten)]
         objects: Words<ChosenObjects>,
         #[command(flatten)]
         writing: Writing,
     },
-    /// Approve the content that workloads wait for.
+    /// Approve the content with which workloads wait to be restarted.
     Approve {
         #[command(flatten)]
         workloads: Words<ChosenWorkloads>,
@@ -273,11 +281,13 @@ pub(crate) enum Command {
         #[arg(long, requires = "diff")]
         values: bool,
     },
-    /// Bring the ConfigMaps of an earlier revision back to a workload that pins them, and nothing else of it.
+    /// Restart a workload that pins its ConfigMaps with the ConfigMaps of an earlier revision.
+    ///
+    /// The image and all other fields stay as they are.
     Undo {
         #[command(flatten)]
         workload: Words<Target>,
-        /// The revision [default: the latest one that has another configuration].
+        /// The revision [default: the latest one with different ConfigMaps].
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
         to_revision: Option<i64>,
         #[command(flatten)]
@@ -285,15 +295,15 @@ pub(crate) enum Command {
     },
     /// List the managed workloads: status, last restart, and what they wait for.
     ///
-    /// It reads only workloads and Events, page by page, so it works for a user who can only read, and while the operator is down.
+    /// The status is what the operator has reported in Events. Only workloads and Events are read, page by page, so list works for users who can only read, and while the operator is down.
     List {
-        /// List all namespaces.
+        /// List the workloads of all namespaces.
         #[arg(short = 'A', long)]
         all_namespaces: bool,
         /// Selector of labels, for example app=web,tier!=db.
         #[arg(short = 'l', long, value_name = "SELECTOR")]
         selector: Option<String>,
-        /// Ask the operator about each workload, by a dry run for each.
+        /// Ask the operator whether each workload is up to date: one dry run each, which needs the right to patch.
         #[arg(long)]
         live: bool,
         /// After the list, print each workload that changes, until Ctrl-C. Output formats: text and wide.
@@ -307,15 +317,15 @@ pub(crate) enum Command {
         #[command(flatten)]
         source: Words<Migrated>,
     },
-    /// Check the operator: replicas, leader, webhook, certificate, policy, workloads, copies.
+    /// Check whether the operator works: replicas, leader, webhook, certificate, policy, workloads, copies.
     Status {
         /// Maximum number of workloads to ask the operator about.
         #[arg(long, default_value = "100", value_name = "NUMBER")]
         ask: usize,
     },
-    /// Draw config objects and the workloads that they restart: -o mermaid, dot, html or json.
+    /// Draw which ConfigMaps and Secrets restart which workloads: -o mermaid, dot or html.
     Graph {
-        /// Draw all namespaces.
+        /// Draw the workloads of all namespaces.
         #[arg(short = 'A', long)]
         all_namespaces: bool,
     },
@@ -325,7 +335,7 @@ pub(crate) enum Command {
         #[arg(long)]
         client: bool,
     },
-    /// Print a script that completes commands in a shell.
+    /// Print a script with which a shell completes the commands of kubectl-pod_reloader.
     Completion {
         /// The shell.
         shell: Shell,
@@ -364,7 +374,7 @@ impl Command {
 /// The way in which a command writes.
 #[derive(Args, Debug)]
 pub(crate) struct Writing {
-    /// With server, the apiserver tries the write, and stores nothing.
+    /// Dry run: with server, the apiserver tries the write, and stores nothing.
     #[arg(long, value_name = "STRATEGY", default_value = "none")]
     pub(crate) dry_run: DryRunStrategy,
 }
@@ -542,8 +552,7 @@ impl Named for Target {
     const ID: &str = "workload";
 
     fn arg() -> Arg {
-        let help =
-            "Such as deployment/web, sts/db or rollout/shop; the type may be a word of its own";
+        let help = "Workload, for example deployment/web or deployment web";
         Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
     }
 
@@ -559,7 +568,7 @@ impl Named for (ConfigKind, Name) {
     const ID: &str = "object";
 
     fn arg() -> Arg {
-        let help = "Such as secret/db-creds or cm/app; the type may be a word of its own";
+        let help = "ConfigMap or Secret, for example cm/app or secret db-creds";
         Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
     }
 
@@ -572,7 +581,7 @@ impl Named for ChosenWorkloads {
     const ID: &str = "workloads";
 
     fn arg() -> Arg {
-        let help = "Such as deployment/web, or deployment web; more than one may be named";
+        let help = "Workloads, for example deployment/web sts/db, or deployment web api";
         Chosen::arg(Self::ID, help)
     }
 
@@ -589,7 +598,7 @@ impl Named for ChosenObjects {
     const ID: &str = "objects";
 
     fn arg() -> Arg {
-        let help = "Such as deployment/web, cm/app or secret/db-creds; more than one may be named";
+        let help = "Workloads, ConfigMaps and Secrets, for example deployment/web cm/app";
         Chosen::arg(Self::ID, help)
     }
 
@@ -646,8 +655,7 @@ impl Named for Migrated {
     const ID: &str = "workloads";
 
     fn arg() -> Arg {
-        let help =
-            "Such as deployment/web, or deployment web; - stands for manifests on standard input";
+        let help = "Workloads, for example deployment/web, or deployment web; - reads manifests from standard input";
         Arg::new(Self::ID).help(help).num_args(1..)
     }
 
