@@ -9,7 +9,7 @@ mod tracked;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 
 use self::lists::{exclude_key, item, list_key};
 use self::tracked::{Tracked, searches};
@@ -187,9 +187,9 @@ struct Fitted {
 }
 
 /// A workload that is translated.
-struct Source {
+struct Source<'a> {
     kind: WorkloadKind,
-    object: Box<RawValue>,
+    object: &'a Value,
     namespace: Name,
     annotations: Texts,
     labels: Texts,
@@ -197,8 +197,8 @@ struct Source {
     template_labels: Texts,
 }
 
-impl Source {
-    fn of(kind: WorkloadKind, object: &Value) -> Option<Self> {
+impl<'a> Source<'a> {
+    fn of(kind: WorkloadKind, object: &'a Value) -> Option<Self> {
         let metadata = &object["metadata"];
         let templates = kind.shape().templates.iter();
         let templates = templates.map(|template| {
@@ -211,7 +211,7 @@ impl Source {
         };
         Some(Self {
             kind,
-            object: to_raw_value(object).ok()?,
+            object,
             namespace: Name::parse(metadata["namespace"].as_str()?).ok()?,
             annotations: texts(&metadata["annotations"]),
             labels: texts(&metadata["labels"]),
@@ -257,7 +257,8 @@ impl Source {
 
     /// Reads the workload as it would be with our annotations.
     fn read(&self, dialects: Dialects, ours: &Ours) -> Option<Workload> {
-        let mut object = Reviewed::of(&self.object, self.kind).ok()?;
+        let object = to_raw_value(self.object).ok()?;
+        let mut object = Reviewed::of(&object, self.kind).ok()?;
         let given = ours.iter().map(|(key, value)| (*key, value.as_str()));
         object.give(&Vec::from_iter(given), &[]);
         object.read(self.kind, &Reading::new(dialects, [])).ok()

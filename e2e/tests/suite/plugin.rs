@@ -1025,7 +1025,7 @@ async fn kubectl_completes_objects_that_exist() -> Result<()> {
         ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
         ensure!(completed(&["explain", "deploy/w"]).await? == "deploy/web\n:4\n");
         ensure!(completed(&["wait", "deploy", "w"]).await? == "web\n:4\n");
-        ensure!(completed(&["wait", "-o", "j"]).await? == "json\n:4\n");
+        ensure!(completed(&["wait", "-o", "j"]).await? == "json\njsonpath=\n:4\n");
         ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
         let script = text(scene, &["completion", "bash"]).await?;
         ensure!(script.contains("kubectl-pod_reloader"), "{script}");
