@@ -114,7 +114,7 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
             out if out.contains(&stakater::AUTO) => {
                 base.insert(keys::AUTO, "false".to_owned());
             }
-            [of_one_kind, ..] => notes.push(Note::OptOutOfOneKind(*of_one_kind)),
+            [of_one_kind, ..] => notes.push(Note::OptOutOfOneKind(of_one_kind)),
         }
     }
     let by_auto = source.starts(&base, &finding, &theirs).into_iter();
