@@ -276,6 +276,20 @@ fn a_release_is_signed_later_only_if_it_is_what_its_checksums_say() -> Result<()
         sign.env("KEYLESS", "1").env("COSIGN", &cosign);
         sign
     };
+    for keyless in ["", "later"] {
+        let refused = sign().env("KEYLESS", keyless).output()?;
+        ensure!(refused.status.code() == Some(2), "{refused:?}");
+    }
+    let mut publish = project.script("publish", &[VERSION, "built/release"]);
+    for (keyless, why) in [
+        ("1", "'make sign' does it"),
+        ("later", "write KEYLESS=1"),
+        ("", "write KEYLESS=1"),
+    ] {
+        let refused = publish.env("KEYLESS", keyless).output()?;
+        ensure!(refused.status.code() == Some(2), "{refused:?}");
+        ensure!(said(&refused).contains(why), "{refused:?}");
+    }
     fs::write(release.path("another"), "")?;
     let refused = sign().output()?;
     ensure!(
@@ -288,6 +302,14 @@ fn a_release_is_signed_later_only_if_it_is_what_its_checksums_say() -> Result<()
     ensure!(
         calls.starts_with("sign-blob ") && calls.lines().count() == 1,
         "{calls}"
+    );
+
+    // One without a signature says so, and what it says is covered by the checksums.
+    project.release()?;
+    let refused = sign().output()?;
+    ensure!(
+        said(&refused).contains("does not announce such a signature"),
+        "{refused:?}"
     );
     Ok(())
 }
