@@ -54,8 +54,8 @@ pub(crate) struct Snapshot {
     /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
     /// The objects that a watch has shown to change before they were first read, and that have had the content of
-    /// that read since.
-    pub(crate) heard_of: Vec<Reference>,
+    /// that read since, with the time when it did. The change may be one of labels.
+    pub(crate) heard_of: Vec<(Reference, Instant)>,
     /// The time of the first event about one of the objects since the config hash was last right.
     pub(crate) first_news: Option<Instant>,
     /// The versions to which all pods have been rotated, if that calls for a restart.
@@ -105,9 +105,10 @@ impl Digests {
         let times = reads.iter().map(|(_, read)| read.changed);
         let times = times.chain(changes.iter().map(|(_, at)| *at));
         let changed = times.max().max(changed).unwrap_or_else(Instant::now);
-        let heard_of = reads.iter();
-        let heard_of = heard_of.filter(|(_, read)| read.first_sight && read.is_heard_of);
-        let heard_of = heard_of.map(|(reference, _)| reference.clone()).collect();
+        let first_reads = reads.iter().filter(|(_, read)| read.first_sight);
+        let heard_of = first_reads
+            .filter_map(|(reference, read)| Some((reference.clone(), read.heard_of?)))
+            .collect();
         for (reference, read) in reads.iter().filter(|(_, read)| !read.first_sight) {
             if !changes.iter().any(|(known, _)| known == reference) {
                 changes.push((reference.clone(), read.changed));
@@ -180,10 +181,12 @@ impl Digests {
 
     /// Notes that a watch has shown a change of an object. If it has not been read yet, nobody knows what was there
     /// before.
-    pub(crate) fn hear_of(&self, reference: &Reference) {
+    pub(crate) fn hear_of(&self, reference: &Reference, now: Instant) {
         let entry = self.entry(reference);
         let mut state = entry.state.lock();
-        state.is_heard_of |= state.read.is_none();
+        if state.read.is_none() {
+            state.heard_of = Some(now);
+        }
     }
 
     /// Forgets objects whose events were ignored so far, or will be from now on: the references of

@@ -381,7 +381,7 @@ impl Reconciler {
 
     /// Takes in that a config object has changed: a watch shows that it has this resourceVersion now, or is gone.
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
-        self.digests.hear_of(reference);
+        self.digests.hear_of(reference, Instant::now());
         self.config_listed(reference, resource_version);
     }
 

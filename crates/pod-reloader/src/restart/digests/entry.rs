@@ -21,8 +21,8 @@ pub(super) struct State {
     pub(super) read: Option<Read>,
     /// The time of the last event that reported something new.
     pub(super) forgotten: Option<Instant>,
-    /// True if a watch has shown a change of the object before its first read.
-    pub(super) is_heard_of: bool,
+    /// The last time when a watch has shown a change of the object before its first read.
+    pub(super) heard_of: Option<Instant>,
     /// True if the last attempt to read the object failed.
     pub(super) is_failing: bool,
     /// True if the object had the same content as before when it was last read because of news.
@@ -60,8 +60,8 @@ pub(super) struct Read {
     pub(super) began: Instant,
     pub(super) changed: Instant,
     pub(super) first_sight: bool,
-    /// True if a watch had shown a change of the object before its first read.
-    pub(super) is_heard_of: bool,
+    /// The last time when a watch had shown a change of the object before its first read.
+    pub(super) heard_of: Option<Instant>,
 }
 
 impl Listed {
@@ -113,7 +113,7 @@ impl State {
         {
             self.is_unchanged_by_news = last.presence.same_content(&presence);
         }
-        Read::after(self.read.as_ref(), presence, began, self.is_heard_of)
+        Read::after(self.read.as_ref(), presence, began, self.heard_of)
     }
 }
 
@@ -126,21 +126,26 @@ impl Read {
         }
     }
 
-    fn after(last: Option<&Self>, presence: Presence, began: Instant, is_heard_of: bool) -> Self {
+    fn after(
+        last: Option<&Self>,
+        presence: Presence,
+        began: Instant,
+        heard_of: Option<Instant>,
+    ) -> Self {
         match last {
             Some(last) if last.presence.same_content(&presence) => Self {
                 presence,
                 began,
                 changed: last.changed,
                 first_sight: last.first_sight,
-                is_heard_of,
+                heard_of,
             },
             last => Self {
                 presence,
                 began,
                 changed: began,
                 first_sight: last.is_none(),
-                is_heard_of,
+                heard_of,
             },
         }
     }

@@ -64,8 +64,7 @@ impl Reconciler {
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
         let mut changed = self.due_changes(workload, snapshot);
         if changed.is_empty() {
-            // They were first read with the content that the pods lack, and it came while we were watching.
-            changed.clone_from(&snapshot.heard_of);
+            changed = self.heard_of_since_the_hash(workload, snapshot);
         }
         let due = Due {
             workload,
@@ -143,6 +142,17 @@ impl Reconciler {
         let changes = self.tracked_changes(workload, snapshot).into_iter();
         let changed = changes.filter(|(_, at)| Some(*at) >= since);
         changed.map(|(reference, _)| reference).collect()
+    }
+
+    /// Returns the objects that were first read with the content that the pods lack, if it came while we were watching:
+    /// after the workload had got its config hash.
+    fn heard_of_since_the_hash(&self, workload: &Workload, snapshot: &Snapshot) -> Vec<Reference> {
+        let Some((_, hash_since)) = self.workloads.get(&workload.id) else {
+            return Vec::new();
+        };
+        let heard_of = snapshot.heard_of.iter();
+        let heard_of = heard_of.filter(|(_, at)| *at >= hash_since);
+        heard_of.map(|(reference, _)| reference.clone()).collect()
     }
 
     /// Reports, once, a restart that would be made.

@@ -140,6 +140,24 @@ async fn an_object_that_is_seen_to_change_before_it_is_first_read_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_changed_before_a_workload_had_its_hash_is_not_named() {
+    let operator = of_one_that_has_changed();
+    let outdated = operator.config_hash("web");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    operator.apiserver.forget_calls();
+    // As from a backup: what it lacks has not changed since.
+    let mut restored = deployment("restored");
+    restored["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: outdated});
+    operator.apiserver.write_deployment(restored);
+    operator.sees("restored");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("restored"), operator.hash_of("app"));
+    let note = "restarting pods: its config changed while pod-reloader was not watching";
+    assert_eq!(operator.notes("ConfigChanged"), [note]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_is_listed_before_it_is_first_read_has_changed_before() {
     let operator = of_one_that_has_changed();
     let object = operator.apiserver.config_map("app");
