@@ -14,12 +14,11 @@ impl Fingerprints {
     /// right.
     pub(crate) fn unchanged(
         &mut self,
-        now: impl Iterator<Item = (Reference, u64)>,
+        mut now: Vec<(Reference, u64)>,
         is_right: bool,
     ) -> HashSet<Reference> {
         let mut unchanged = HashSet::new();
-        let mut next: Vec<_> = now.collect();
-        for (reference, fingerprint) in &mut next {
+        for (reference, fingerprint) in &mut now {
             let known = self.of(reference).unwrap_or(*fingerprint);
             if known == *fingerprint {
                 unchanged.insert(reference.clone());
@@ -27,8 +26,8 @@ impl Fingerprints {
                 *fingerprint = known;
             }
         }
-        next.sort_unstable();
-        self.0 = next.into();
+        now.sort_unstable();
+        self.0 = now.into();
         unchanged
     }
 
@@ -57,7 +56,7 @@ mod tests {
         let mut fingerprints = Fingerprints::default();
         let mut unchanged = |now: &[(&str, u64)], is_right| {
             let now = now.iter().map(|&(name, print)| (object(name), print));
-            fingerprints.unchanged(now, is_right)
+            fingerprints.unchanged(now.collect(), is_right)
         };
         let [a, b] = ["a", "b"].map(object);
         let both = HashSet::from([a.clone(), b.clone()]);

@@ -137,8 +137,7 @@ impl Reloads {
 
 impl Reload {
     /// Notes that the pods have these contents, which ends the round.
-    pub(crate) fn are_right(&mut self, contents: &Contents<'_>) {
-        let had = Had::of(contents);
+    pub(crate) fn are_right(&mut self, had: Had) {
         let known = self.0.get_or_insert_default();
         if known.round.is_some() || known.had.as_ref() != Some(&had) {
             **known = Known {

@@ -7,7 +7,7 @@ use pod_reloader_core::decision::{
     Cause, baseline_after_reload, baseline_before_reload, is_reloading,
 };
 use pod_reloader_core::digest::{Objects, Presence};
-use pod_reloader_core::http_reload::HttpReload;
+use pod_reloader_core::http_reload::{Had, HttpReload};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -153,14 +153,13 @@ impl Reconciler {
         if self.reloads.is_none() {
             return;
         }
-        self.memories
-            .with(&workload.id, |memory| match workload.http_reload {
-                Some(_) => {
-                    let contents = workload.references.contents(&snapshot.objects);
-                    memory.reload.are_right(&contents);
-                }
-                None => memory.reload = Reload::default(),
-            });
+        // Not while the memories are locked: it hashes content.
+        let reload = workload.http_reload.as_ref();
+        let had = reload.map(|_| Had::of(&workload.references.contents(&snapshot.objects)));
+        self.memories.with(&workload.id, |memory| match had {
+            Some(had) => memory.reload.are_right(had),
+            None => memory.reload = Reload::default(),
+        });
     }
 
     /// Returns how a workload reloads, if its pods may reload changed config now.

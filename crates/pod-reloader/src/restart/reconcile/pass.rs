@@ -376,7 +376,10 @@ impl Reconciler {
         is_right: bool,
     ) -> HashSet<Reference> {
         let fingerprints = workload.references.fingerprints(&snapshot.objects);
-        let fingerprints = fingerprints.map(|(reference, print)| (reference.clone(), print));
+        // Not while the memories are locked: it hashes content.
+        let fingerprints: Vec<_> = fingerprints
+            .map(|(reference, print)| (reference.clone(), print))
+            .collect();
         self.memories.with(&workload.id, |memory| {
             memory.fingerprints.unchanged(fingerprints, is_right)
         })
