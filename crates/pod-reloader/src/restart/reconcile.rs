@@ -274,7 +274,7 @@ impl Reconciler {
                 self.saw_staged(&id);
                 self.forget_affected(&affected);
                 self.progress.news([&id]);
-                self.push(id.clone(), now);
+                self.worker.push(id.clone(), now);
                 // The workload may have become smaller, which makes room for others.
                 self.take_in_what_fits(&id.namespace);
             }
@@ -341,7 +341,7 @@ impl Reconciler {
 
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
-        self.push_all(self.workloads.that_fit(namespace));
+        self.worker.push_all(self.workloads.that_fit(namespace));
     }
 
     /// Takes in that a list of the workloads of a kind is complete, in a namespace or in all of them. Only the
@@ -396,7 +396,7 @@ impl Reconciler {
         if is_news {
             self.progress.news(&consumers);
         }
-        self.push_all(consumers);
+        self.worker.push_all(consumers);
     }
 
     /// Returns true if any workload references the object.
@@ -422,18 +422,6 @@ impl Reconciler {
     /// Returns the managed workloads.
     pub(crate) fn workloads(&self) -> &Workloads {
         &self.workloads
-    }
-
-    fn push(&self, id: WorkloadId, at: Instant) {
-        self.worker.push(id, at);
-    }
-
-    /// Queues workloads for now.
-    fn push_all(&self, ids: impl IntoIterator<Item = WorkloadId>) {
-        let now = Instant::now();
-        for id in ids {
-            self.push(id, now);
-        }
     }
 }
 
@@ -462,7 +450,7 @@ impl Handler for Reconciler {
         if self.workloads.get(id).is_none() {
             self.progress.forget(id);
         }
-        self.push_all(self.slots.pass_ended(id));
+        self.worker.push_all(self.slots.pass_ended(id));
     }
 
     fn is_busy(&self, is_busy: bool) {

@@ -71,6 +71,14 @@ impl<T: Item> Worker<T> {
         self.pushed.notify_one();
     }
 
+    /// Schedules these items for now.
+    pub(crate) fn push_all(&self, items: impl IntoIterator<Item = T>) {
+        let now = Instant::now();
+        for item in items {
+            self.push(item, now);
+        }
+    }
+
     /// Handles items as they become due, for ever.
     ///
     /// # Panics

@@ -41,7 +41,8 @@ impl Reconciler {
                 return None;
             }
             // It opens by itself, so others of its stages wait for it.
-            self.push_all(self.stages.stops_waiting(&workload.id));
+            self.worker
+                .push_all(self.stages.stops_waiting(&workload.id));
             let wait = opens.timestamp().duration_since(now).unsigned_abs();
             Action::RequeueAt(Instant::now() + wait.min(LOOK_AT_CLOCK))
         } else {

@@ -136,7 +136,7 @@ impl Reconciler {
             self.progress
                 .report(workload, Notice::Reloaded(pods, changed));
             // No rollout follows.
-            self.push_all(self.slots.free(id));
+            self.worker.push_all(self.slots.free(id));
         };
         self.write(workload, patch, is_written, written).await
     }
@@ -144,7 +144,7 @@ impl Reconciler {
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
     pub(super) fn reload_is_moot(&self, id: &WorkloadId) {
         if self.memories.with(id, |memory| memory.reload.abandon()) {
-            self.push_all(self.slots.free(id));
+            self.worker.push_all(self.slots.free(id));
         }
     }
 

@@ -47,7 +47,7 @@ impl Reconciler {
 
     /// Queues the workloads whose restart waits for a release.
     fn release_moved(&self, release: &Release) {
-        self.push_all(self.progress.awaiting(release));
+        self.worker.push_all(self.progress.awaiting(release));
     }
 
     /// Returns until when the restart of a workload waits for a release, if it does, and reports that.

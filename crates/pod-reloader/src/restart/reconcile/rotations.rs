@@ -38,7 +38,8 @@ impl Reconciler {
 
     fn push_mounting(&self, classes: impl IntoIterator<Item = Class>) {
         for (namespace, class) in classes {
-            self.push_all(self.workloads.mounting(&namespace, &class));
+            self.worker
+                .push_all(self.workloads.mounting(&namespace, &class));
         }
     }
 

@@ -42,7 +42,7 @@ impl Reconciler {
     /// has them, and a hold is not among the tests of a write.
     pub(super) fn queue_back(&self, back: Option<WorkloadId>) {
         back.into_iter()
-            .for_each(|id| self.push(id, Instant::now()));
+            .for_each(|id| self.worker.push(id, Instant::now()));
     }
 
     /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not

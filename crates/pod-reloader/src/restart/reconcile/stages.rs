@@ -44,32 +44,34 @@ impl Reconciler {
 
     fn look(&self, workload: &Workload, look: Look, undone: Option<Vec<Reference>>) {
         if workload.staged().is_some() {
-            self.push_all(self.stages.looked(&workload.id, look, undone));
+            self.worker
+                .push_all(self.stages.looked(&workload.id, look, undone));
         }
     }
 
     /// Notes that a pass over a workload has failed. `is_refused` says that nothing was written.
     pub(super) fn looked_in_vain(&self, workload: &Workload, is_refused: bool) {
         if is_refused {
-            self.push_all(self.slots.free(&workload.id));
+            self.worker.push_all(self.slots.free(&workload.id));
         }
         if workload.staged().is_some() {
-            self.push_all(self.stages.looked_in_vain(&workload.id, is_refused));
+            self.worker
+                .push_all(self.stages.looked_in_vain(&workload.id, is_refused));
         }
     }
 
     /// Takes in a workload as it is now, for those that wait for it.
     pub(super) fn saw_staged(&self, id: &WorkloadId) {
         if let Some((workload, _)) = self.workloads.get(id) {
-            self.push_all(self.stages.saw(&workload));
-            self.push_all(self.slots.saw(&workload));
+            self.worker.push_all(self.stages.saw(&workload));
+            self.worker.push_all(self.slots.saw(&workload));
         }
     }
 
     /// Takes in that a workload is gone, for those that wait for it.
     pub(super) fn staged_gone(&self, id: &WorkloadId) {
-        self.push_all(self.stages.forget(id));
-        self.push_all(self.slots.free(id));
+        self.worker.push_all(self.stages.forget(id));
+        self.worker.push_all(self.slots.free(id));
     }
 
     /// Returns when to look again at a workload that waits until fewer rollouts are under way, and reports
@@ -114,7 +116,7 @@ impl Reconciler {
             Err(before) => (None, before),
         };
         // The one that is no longer waited for may have nothing more to say.
-        self.push_all(before);
+        self.worker.push_all(before);
         let Wait {
             workload: other,
             why,

@@ -39,7 +39,7 @@ impl Reconciler {
             .memories
             .with(id, |memory| memory.stuck.next_look(pause));
         if let Some(next) = next_look {
-            self.push(id.clone(), next);
+            self.worker.push(id.clone(), next);
             return Ok(());
         }
         let failed = |source| RestartError::Unstick {
@@ -62,7 +62,7 @@ impl Reconciler {
         {
             self.delete(workload, pod).await.map_err(failed)?;
         }
-        self.push(id.clone(), Instant::now() + pause);
+        self.worker.push(id.clone(), Instant::now() + pause);
         Ok(())
     }
 

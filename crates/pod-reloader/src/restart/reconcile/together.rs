@@ -47,7 +47,7 @@ impl Reconciler {
                 let notice = Notice::AwaitsTogether(missing, together.timeout);
                 self.progress.report(workload, notice);
                 // The wait ends by itself, so others of its stages wait for it.
-                self.push_all(self.stages.stops_waiting(id));
+                self.worker.push_all(self.stages.stops_waiting(id));
                 Some(Instant::from_std(until))
             }
             // Other objects may be about to change along with the last one.
