@@ -1,5 +1,6 @@
 //! The controller that restarts workloads.
 
+mod action;
 pub(crate) mod brakes;
 mod certificates;
 pub(crate) mod controller;
@@ -9,6 +10,7 @@ mod deleted;
 mod digests;
 mod error;
 mod fingerprints;
+mod lists;
 mod memory;
 mod namespaces;
 mod passes;
@@ -18,6 +20,7 @@ mod releases;
 mod reloads;
 mod rotations;
 mod rounds;
+pub(crate) mod settings;
 mod slots;
 mod stages;
 mod stuck;

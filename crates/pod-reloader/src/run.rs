@@ -32,7 +32,7 @@ use crate::metrics::{Metrics, Reader};
 use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
-use crate::restart::reconcile::Settings;
+use crate::restart::settings::Settings;
 use crate::runtime::admin;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{self, Clients, DEADLINE};

@@ -380,7 +380,7 @@ impl Handler for Keeper {
             return None;
         }
         // What is not known yet would seem unused.
-        if self.reconciler.lists_are_due() {
+        if self.reconciler.lists().are_due() {
             return Some(began + LOOK_AGAIN);
         }
         // Without them, nobody knows which copies are ours. Whoever reads them says why they cannot be read.

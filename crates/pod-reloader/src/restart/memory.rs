@@ -3,14 +3,17 @@
 //! A workload that goes is one removal, so a feature that has its part here has nothing to clean up. What outlives a
 //! workload or a term is elsewhere, and so is what ties workloads to each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use pod_reloader_core::workload::WorkloadId;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
 
 use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
+use crate::restart::digests::Snapshot;
 use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
 use crate::restart::reloads::Reload;
@@ -76,6 +79,53 @@ impl Memories {
         let all = self.0.lock();
         let meant = all.iter().filter(|(_, memory)| is_meant(memory));
         meant.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Returns the tracked objects that were seen to change, and when.
+    pub(crate) fn tracked_changes(
+        &self,
+        workload: &Workload,
+        snapshot: &Snapshot,
+    ) -> Vec<(Reference, Instant)> {
+        let unchanged = self.tracked_by_key(workload, snapshot, false);
+        let changes = snapshot.changes.iter().cloned();
+        let is_tracked = |(reference, _): &(Reference, Instant)| !unchanged.contains(reference);
+        changes.filter(is_tracked).collect()
+    }
+
+    /// Returns the objects that were seen to change since the first event about one of them. The pending restart alone does
+    /// not tell that time: it begins with the object that was read last.
+    pub(crate) fn due_changes(&self, workload: &Workload, snapshot: &Snapshot) -> Vec<Reference> {
+        let pending = self.with(&workload.id, |memory| {
+            Some(memory.passes.as_ref()?.pending.as_ref()?.since)
+        });
+        let since = pending.into_iter().chain(snapshot.first_news).min();
+        let changes = self.tracked_changes(workload, snapshot).into_iter();
+        let changed = changes.filter(|(_, at)| Some(*at) >= since);
+        changed.map(|(reference, _)| reference).collect()
+    }
+
+    /// Notes that the config hash of a workload is right for these objects.
+    pub(crate) fn hash_is_right(&self, workload: &Workload, snapshot: &Snapshot) {
+        self.tracked_by_key(workload, snapshot, true);
+    }
+
+    /// Returns the objects of which only single keys are tracked, if these keys are unchanged since the
+    /// config hash was last right. `is_right` says that the hash is right now.
+    fn tracked_by_key(
+        &self,
+        workload: &Workload,
+        snapshot: &Snapshot,
+        is_right: bool,
+    ) -> HashSet<Reference> {
+        let fingerprints = workload.references.fingerprints(&snapshot.objects);
+        // Not while the memories are locked: it hashes content.
+        let fingerprints: Vec<_> = fingerprints
+            .map(|(reference, print)| (reference.clone(), print))
+            .collect();
+        self.with(&workload.id, |memory| {
+            memory.fingerprints.unchanged(fingerprints, is_right)
+        })
     }
 
     /// Forgets a workload, and returns what was remembered of it.

@@ -16,18 +16,14 @@ mod stuck;
 mod together;
 mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_core::annotations::Inherited;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::limit::Limits;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
@@ -44,12 +40,14 @@ use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
+use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
 use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::rotations::Rotations;
+use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::workloads::Workloads;
@@ -62,36 +60,9 @@ use crate::runtime::worker::{Handler, Worker};
 /// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
 const RELEASES_PART: usize = 8;
 
-/// The settings of the loop.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    /// The time for which the objects of a workload must be unchanged before it is restarted.
-    pub(crate) settle_period: Duration,
-    /// The number of restarts of one workload in [`pod_reloader_core::brake::WINDOW`]; 0 for no limit.
-    pub(crate) max_restarts: usize,
-    /// The treatment of a workload that has just opted in.
-    pub(crate) first_stamp: FirstStamp,
-    /// The time for which a restart waits after the last sign of a release that is under way.
-    pub(crate) release_wait: Duration,
-    /// True if the loop only reports what it would restart.
-    pub(crate) observe: bool,
-    /// True if a CronJob is run at once when its config changes.
-    pub(crate) run_cron_jobs: bool,
-    /// The time for which a pod of a StatefulSet is in the way of a corrected configuration before it is deleted; 0
-    /// for never.
-    pub(crate) unstick_after: Duration,
-    /// The memory that the workloads of one namespace may take, in bytes. Its releases may take a part of that in
-    /// addition.
-    pub(crate) namespace_memory: usize,
-    /// The maximum numbers of rollouts that are under way at once.
-    pub(crate) limits: Limits,
-    /// The clock by which restart windows open.
-    pub(crate) clock: fn() -> Timestamp,
-}
-
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
-    settings: Settings,
+    settings: Arc<Settings>,
     scope: Scope,
     client: Client,
     budget: Budget,
@@ -111,8 +82,7 @@ pub(crate) struct Reconciler {
     reloads: Option<Reloads>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Progress,
-    /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
-    lists_due: Mutex<HashSet<(WorkloadKind, Option<Name>)>>,
+    lists: Arc<ListsDue>,
     /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
     /// Holding the watches here lets their records outlive a resync.
     served: Mutex<HashMap<WorkloadKind, ServedAs>>,
@@ -128,10 +98,8 @@ impl Reconciler {
         progress: Progress,
         metrics: Metrics,
     ) -> Self {
-        let namespaces = scope.watched();
-        let of_kind = |kind| namespaces.iter().map(move |it| (kind, it.clone()));
-        let lists_due = WorkloadKind::BUILT_IN.into_iter().flat_map(of_kind);
-        let lists_due = Mutex::new(lists_due.collect());
+        let settings = Arc::new(settings);
+        let lists = Arc::new(ListsDue::of(&scope.watched()));
         let workloads = Arc::new(Workloads::new(settings.namespace_memory));
         let source = Source::new(
             client.clone(),
@@ -167,7 +135,7 @@ impl Reconciler {
             metrics,
             namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
             worker,
-            lists_due,
+            lists,
             served: Mutex::default(),
             scope,
         }
@@ -195,7 +163,7 @@ impl Reconciler {
             self.metrics.without_copies.set(without_copies as i64);
         }
         // While lists are missing, some workloads are unknown, and so are the keys that they rely on.
-        if self.lists_are_due() {
+        if self.lists.are_due() {
             return;
         }
         let Some(keys) = self.keys.keyring() else {
@@ -344,15 +312,9 @@ impl Reconciler {
         self.worker.push_all(self.workloads.that_fit(namespace));
     }
 
-    /// Takes in that a list of the workloads of a kind is complete, in a namespace or in all of them. Only the
-    /// first lists are waited for.
-    pub(crate) fn list_is_whole(&self, kind: WorkloadKind, namespace: Option<Name>) {
-        self.lists_due.lock().remove(&(kind, namespace));
-    }
-
-    /// Returns true if some lists of workloads have not arrived yet.
-    pub(crate) fn lists_are_due(&self) -> bool {
-        !self.lists_due.lock().is_empty()
+    /// Returns the lists of workloads that have not arrived yet.
+    pub(crate) fn lists(&self) -> &ListsDue {
+        &self.lists
     }
 
     /// Takes in that a namespace matches the selector. Returns true if its workloads have to be listed: they

@@ -172,7 +172,7 @@ pub(crate) async fn watch_workloads<O: Object>(
             }
             // Only the lists of built-in kinds are waited for: the other kinds come and go.
             if kind.is_built_in() {
-                reconciler.list_is_whole(kind, namespace.clone());
+                reconciler.lists().is_whole(kind, namespace.clone());
             }
             listed = HashSet::new();
         }

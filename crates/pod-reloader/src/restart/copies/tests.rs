@@ -25,7 +25,7 @@ use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
-use crate::restart::reconcile::Settings;
+use crate::restart::settings::Settings;
 use crate::runtime::events::Events;
 
 /// An apiserver that has copies, and what is put into it.
@@ -172,7 +172,7 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         metrics,
     );
     for kind in WorkloadKind::BUILT_IN {
-        reconciler.list_is_whole(kind, None);
+        reconciler.lists().is_whole(kind, None);
     }
     let grace = Duration::from_secs(300);
     let keeper = Arc::new(Keeper::new(

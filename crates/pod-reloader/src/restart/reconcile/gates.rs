@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::Reconciler;
-use super::pass::Action;
 use crate::report::notice::Notice;
+use crate::restart::action::Action;
 use crate::restart::certificates::{Certificate, Loaded};
 use crate::restart::digests::Snapshot;
 

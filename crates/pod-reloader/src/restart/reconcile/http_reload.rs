@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::Reconciler;
-use super::pass::Action;
 use crate::metrics::ReloadOutcome;
 use crate::report::notice::Notice;
+use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::reloads::{Begin, Changes, Reload, Reloads, Stand};
@@ -121,7 +121,7 @@ impl Reconciler {
     ) -> Result<Action, RestartError> {
         let id = &workload.id;
         let began = Instant::now();
-        let changed = self.due_changes(workload, snapshot);
+        let changed = self.memories.due_changes(workload, snapshot);
         let baseline = baseline_after_reload(workload, config_hash);
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);

@@ -1,41 +1,21 @@
 //! One pass over a workload: checks if there is anything to do, and if it is time, and then writes.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use pod_reloader_core::decision::{Cause, Decision, decide};
 use pod_reloader_core::discovery::Unmet;
-use pod_reloader_core::reference::Reference;
 use pod_reloader_core::rotation::with_rotation;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use super::Reconciler;
 use crate::report::notice::Notice;
+use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-
-/// The outcome of a pass over a workload.
-pub(super) enum Action {
-    /// Wait until something happens.
-    AwaitChange,
-    /// Make another pass at this time.
-    RequeueAt(Instant),
-}
-
-impl Action {
-    /// Returns the action that is due at this time, if it is due no earlier.
-    pub(super) fn at_latest(self, at: Option<Instant>) -> Self {
-        match (self, at) {
-            (Self::RequeueAt(next), Some(at)) => Self::RequeueAt(next.min(at)),
-            (Self::AwaitChange, Some(at)) => Self::RequeueAt(at),
-            (next, None) => next,
-        }
-    }
-}
 
 impl Reconciler {
     /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
@@ -180,7 +160,7 @@ impl Reconciler {
     /// probably changed and a write does not wait until they have settled. Then all objects are read at once:
     /// otherwise, the others would be read for the write after the change has been.
     fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<Instant> {
-        let is_at_once = self.settle_period(workload).is_zero();
+        let is_at_once = self.settings.settle_period(workload).is_zero();
         let news = is_at_once.then(|| self.digests.news(workload))?;
         news.map(|news| news.max(hash_since))
     }
@@ -278,14 +258,9 @@ impl Reconciler {
 
     /// Returns when a workload may get `config_hash`. Its objects last changed at `changed`.
     fn settled(&self, workload: &Workload, config_hash: &str, changed: Instant) -> Instant {
-        let period = self.settle_period(workload);
+        let period = self.settings.settle_period(workload);
         self.progress
             .settled(&workload.id, config_hash, changed, period)
-    }
-
-    pub(super) fn settle_period(&self, workload: &Workload) -> Duration {
-        let own = workload.settle_period;
-        own.unwrap_or(self.settings.settle_period)
     }
 
     /// Returns when a workload that was restarted too often may be restarted again, and reports that.
@@ -325,7 +300,7 @@ impl Reconciler {
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }
-        self.tracked_by_key(workload, snapshot, true);
+        self.memories.hash_is_right(workload, snapshot);
         // Somebody who reverted the hash before may do so again in a moment.
         if self.progress.disputed_until(id).is_none() && !self.fails_first(id) {
             self.progress.at_rest(id);
@@ -342,7 +317,7 @@ impl Reconciler {
     /// the config and the workload of one release may be that far apart.
     fn missing_config(&self, workload: &Workload, missing: Vec<Unmet>) -> Action {
         let since = self.progress.missing_since(&workload.id);
-        let report_at = since + self.settle_period(workload);
+        let report_at = since + self.settings.settle_period(workload);
         if Instant::now() < report_at {
             let next = Action::RequeueAt(report_at);
             return next.at_latest(self.progress.next_look(&workload.id));
@@ -353,36 +328,6 @@ impl Reconciler {
             self.progress.news([&workload.id]);
         }
         Action::AwaitChange.at_latest(self.progress.next_look(&workload.id))
-    }
-
-    /// Returns the tracked objects that were seen to change, and when.
-    pub(super) fn tracked_changes(
-        &self,
-        workload: &Workload,
-        snapshot: &Snapshot,
-    ) -> Vec<(Reference, Instant)> {
-        let unchanged = self.tracked_by_key(workload, snapshot, false);
-        let changes = snapshot.changes.iter().cloned();
-        let is_tracked = |(reference, _): &(Reference, Instant)| !unchanged.contains(reference);
-        changes.filter(is_tracked).collect()
-    }
-
-    /// Returns the objects of which only single keys are tracked, if these keys are unchanged since the
-    /// config hash was last right. `is_right` says that the hash is right now.
-    fn tracked_by_key(
-        &self,
-        workload: &Workload,
-        snapshot: &Snapshot,
-        is_right: bool,
-    ) -> HashSet<Reference> {
-        let fingerprints = workload.references.fingerprints(&snapshot.objects);
-        // Not while the memories are locked: it hashes content.
-        let fingerprints: Vec<_> = fingerprints
-            .map(|(reference, print)| (reference.clone(), print))
-            .collect();
-        self.memories.with(&workload.id, |memory| {
-            memory.fingerprints.unchanged(fingerprints, is_right)
-        })
     }
 
     fn after(&self, id: &WorkloadId, action: Action) -> Option<Instant> {

@@ -63,7 +63,7 @@ impl Reconciler {
             self.progress.awaits(id, None);
             return None;
         }
-        let mut changes = self.tracked_changes(workload, snapshot);
+        let mut changes = self.memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= hash_since);
         let since = self.progress.waiting_since(id).unwrap_or(now);
         let Some(Wait { release, until }) = self.releases.wait(workload, snapshot, &changes, since)

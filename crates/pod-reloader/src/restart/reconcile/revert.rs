@@ -15,8 +15,8 @@ use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
 use super::Reconciler;
-use super::pass::Action;
 use crate::report::notice::Notice;
+use crate::restart::action::Action;
 use crate::restart::error::RestartError;
 use crate::restart::trials::Trials;
 use crate::runtime::resources::{PAGE, Resources, api};

@@ -55,7 +55,7 @@ impl Reconciler {
         let Some(news) = self.rotations.last_news(&workload.id.namespace, classes) else {
             return;
         };
-        let settled = news + self.settle_period(workload);
+        let settled = news + self.settings.settle_period(workload);
         if Instant::now() < settled {
             snapshot.rotation_due = Some(settled);
             return;

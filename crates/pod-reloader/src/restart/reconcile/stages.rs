@@ -1,7 +1,6 @@
 //! Restarts workloads in stages: who waits for whom, and what their users are told.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use pod_reloader_core::decision::{Cause, Decision};
 use pod_reloader_core::reference::Reference;
@@ -14,9 +13,6 @@ use super::Reconciler;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::stages::{Changed, Look, Wait};
-
-/// The time after which a workload looks again while some lists of workloads have not arrived.
-const LISTS: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Notes what a pass over a workload has decided, for those that wait for it.
@@ -80,8 +76,8 @@ impl Reconciler {
         if !self.slots.are_limited() || self.settings.observe {
             return None;
         }
-        if self.lists_are_due() {
-            return Some(Instant::now() + LISTS);
+        if let Some(next) = self.lists.next_look() {
+            return Some(next);
         }
         let (full, until) = self.slots.take(workload, goes).err()?;
         self.progress.report(workload, Notice::AwaitsSlot(full));
@@ -101,8 +97,8 @@ impl Reconciler {
         if !cause.is_of_content() || self.settings.observe {
             return None;
         }
-        if self.lists_are_due() {
-            return Some(Instant::now() + LISTS);
+        if let Some(next) = self.lists.next_look() {
+            return Some(next);
         }
         let changed = self.changed(workload, staging, snapshot);
         let consumers = |object: &Reference| {
@@ -164,6 +160,7 @@ impl Reconciler {
         let id = &workload.id;
         let right_at = self.stages.right_at(id);
         let mut known: HashMap<Reference, Instant> = self
+            .memories
             .tracked_changes(workload, snapshot)
             .into_iter()
             .collect();

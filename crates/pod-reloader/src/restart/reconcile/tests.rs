@@ -16,12 +16,16 @@ mod stages;
 mod together;
 
 use std::cell::Cell;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::brake::WINDOW;
+use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
+use pod_reloader_core::limit::Limits;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::WorkloadObject;
 use pod_reloader_core::reference::ConfigKind;
@@ -683,7 +687,7 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_no_longer_written_t
 async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
     let operator = Operator::with_namespace().await;
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.list_is_whole(kind, None);
+        operator.reconciler.lists().is_whole(kind, None);
     }
     let shown = || {
         operator.reconciler.publish();

@@ -14,11 +14,11 @@ use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use super::pass::Action;
 use super::pins::Pinned;
 use super::{Reconciler, version};
 use crate::config::error::in_own_words;
 use crate::report::notice::Notice;
+use crate::restart::action::Action;
 use crate::restart::cron_jobs;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
@@ -58,11 +58,11 @@ impl Reconciler {
         let began = Instant::now();
         let id = &workload.id;
         let since = self.progress.pending_since(id);
-        let changes = self.tracked_changes(workload, snapshot);
+        let changes = self.memories.tracked_changes(workload, snapshot);
         let last_write = self.progress.brakes.last_write(id).or(since);
         let is_changed =
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
-        let mut changed = self.due_changes(workload, snapshot);
+        let mut changed = self.memories.due_changes(workload, snapshot);
         if changed.is_empty() {
             changed = self.heard_of_since_the_hash(workload, snapshot);
         }
@@ -132,16 +132,6 @@ impl Reconciler {
             self.memories.with(id, |memory| memory.runs.note(now));
         }
         Ok(action?.at_latest(self.run_cron_job(workload).await))
-    }
-
-    /// Returns the objects that were seen to change since the first event about one of them. The pending restart alone does
-    /// not tell that time: it begins with the object that was read last.
-    pub(super) fn due_changes(&self, workload: &Workload, snapshot: &Snapshot) -> Vec<Reference> {
-        let pending = self.progress.pending_since(&workload.id);
-        let since = pending.into_iter().chain(snapshot.first_news).min();
-        let changes = self.tracked_changes(workload, snapshot).into_iter();
-        let changed = changes.filter(|(_, at)| Some(*at) >= since);
-        changed.map(|(reference, _)| reference).collect()
     }
 
     /// Returns the objects that were first read with the content that the pods lack, if it came while we were watching:

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
 use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
-use crate::restart::reconcile::Settings;
+use crate::restart::settings::Settings;
 use crate::runtime::events::Events;
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
 use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
-use crate::restart::reconcile::Settings;
+use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::events::{Events, Report};

@@ -28,7 +28,7 @@ fn start(apiserver: Apiserver) -> Operator {
     let scope = scope().and_pins(true);
     let operator = Operator::start_in(scope, apiserver, settings(), Brakes::default());
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.list_is_whole(kind, None);
+        operator.reconciler.lists().is_whole(kind, None);
     }
     operator
 }

@@ -41,7 +41,7 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     let (labels, dialects) = (Labels::default(), Dialects::default());
     let operator = Operator::start_with(apiserver, settings, labels, dialects, Brakes::default());
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.list_is_whole(kind, None);
+        operator.reconciler.lists().is_whole(kind, None);
     }
     operator
 }
