@@ -18,6 +18,7 @@ pub(crate) mod progress;
 pub(crate) mod reconcile;
 mod releases;
 mod reloads;
+mod restraints;
 mod rotations;
 mod rounds;
 pub(crate) mod settings;

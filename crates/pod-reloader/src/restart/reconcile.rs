@@ -1,19 +1,16 @@
 //! The reconcile loop: brings the config hash of each workload in line with its objects.
 
+mod certificates;
 mod failed;
-mod gates;
 mod http_reload;
 mod kinds;
 mod left_out;
 mod pass;
 mod pins;
-mod releases;
 mod revert;
 mod rotations;
 mod settings;
-mod stages;
 mod stuck;
-mod together;
 mod write;
 
 use std::collections::HashMap;
@@ -44,8 +41,8 @@ use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
-use crate::restart::releases::Releases;
 use crate::restart::reloads::{Reloads, over_http};
+use crate::restart::restraints::{Parts, ReleaseWait, Restraints};
 use crate::restart::rotations::Rotations;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
@@ -56,9 +53,6 @@ use crate::runtime::client::DEADLINE;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};
-
-/// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
-const RELEASES_PART: usize = 8;
 
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
@@ -72,16 +66,16 @@ pub(crate) struct Reconciler {
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
     digests: Digests,
-    releases: Releases,
     rotations: Rotations,
-    stages: Stages,
-    slots: Slots,
+    stages: Arc<Stages>,
+    slots: Arc<Slots>,
+    restraints: Restraints,
     deleted: Deleted,
     memories: Memories,
     /// What lets pods reload. `None` if that is switched off.
     reloads: Option<Reloads>,
     worker: Arc<Worker<WorkloadId>>,
-    progress: Progress,
+    progress: Arc<Progress>,
     lists: Arc<ListsDue>,
     /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
     /// Holding the watches here lets their records outlive a resync.
@@ -98,9 +92,18 @@ impl Reconciler {
         progress: Progress,
         metrics: Metrics,
     ) -> Self {
-        let settings = Arc::new(settings);
-        let lists = Arc::new(ListsDue::of(&scope.watched()));
-        let workloads = Arc::new(Workloads::new(settings.namespace_memory));
+        let parts = Parts::new(settings, &scope, progress, metrics.clone());
+        let restraints = Restraints::new(&parts);
+        let Parts {
+            settings,
+            workloads,
+            lists,
+            progress,
+            stages,
+            slots,
+            worker,
+            ..
+        } = parts;
         let source = Source::new(
             client.clone(),
             DEADLINE,
@@ -108,20 +111,15 @@ impl Reconciler {
             &scope,
             metrics.reads(Reader::Reconcile),
         );
-        let worker = Arc::<Worker<_>>::default();
         let reloads = scope
             .http_reloads()
             .then(|| Reloads::new(client.clone(), budget.clone(), over_http(), worker.clone()));
         Self {
             reloads,
-            releases: Releases::new(
-                settings.release_wait,
-                scope.releases(),
-                settings.namespace_memory / RELEASES_PART,
-            ),
             rotations: Rotations::default(),
-            stages: Stages::default(),
-            slots: Slots::new(settings.limits),
+            stages,
+            slots,
+            restraints,
             deleted: Deleted::default(),
             memories: progress.memories.clone(),
             settings,
@@ -143,7 +141,7 @@ impl Reconciler {
 
     /// Reconciles workloads as they become due, for ever.
     pub(crate) async fn run(self: &Arc<Self>) {
-        self.releases.listed().await;
+        self.restraints.releases.first_lists().await;
         self.worker.run(self).await;
     }
 
@@ -270,6 +268,20 @@ impl Reconciler {
         self.staged_gone(id);
     }
 
+    /// Takes in a workload as it is now, for those that wait for it.
+    fn saw_staged(&self, id: &WorkloadId) {
+        if let Some((workload, _)) = self.workloads.get(id) {
+            self.worker.push_all(self.stages.saw(&workload));
+            self.worker.push_all(self.slots.saw(&workload));
+        }
+    }
+
+    /// Takes in that a workload is gone, for those that wait for it.
+    fn staged_gone(&self, id: &WorkloadId) {
+        self.worker.push_all(self.stages.forget(id));
+        self.worker.push_all(self.slots.free(id));
+    }
+
     /// Takes in that the objects of `affected` are tracked from now on, or no longer.
     fn forget_affected(&self, affected: &Affected) {
         // An object that nobody referenced may be remembered in an old state, because its events were
@@ -310,6 +322,11 @@ impl Reconciler {
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
         self.worker.push_all(self.workloads.that_fit(namespace));
+    }
+
+    /// Returns what lets restarts wait for releases.
+    pub(crate) fn releases(&self) -> &ReleaseWait {
+        &self.restraints.releases
     }
 
     /// Returns the lists of workloads that have not arrived yet.

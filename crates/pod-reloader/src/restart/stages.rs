@@ -178,17 +178,24 @@ impl Stages {
         self.0.lock().known.get(id)?.right_at
     }
 
+    /// Notes that a workload cannot go for a while, so nobody waits for it. Returns the workloads that have waited for it,
+    /// and the one that it no longer waits for.
+    pub(crate) fn is_held_up(&self, workload: &Workload) -> Vec<WorkloadId> {
+        self.looked(workload, Look::Out, None)
+    }
+
     /// Notes what a pass over a workload has found, and the objects whose present content was undone, if the pass
     /// has got as far as that. Returns the workloads that wait for it, if that is news,
     /// and the one that it no longer waits for.
     pub(crate) fn looked(
         &self,
-        id: &WorkloadId,
+        workload: &Workload,
         look: Look,
         undone: Option<Vec<Reference>>,
     ) -> Vec<WorkloadId> {
+        let id = &workload.id;
         let mut inner = self.0.lock();
-        let Some(known) = inner.known.get_mut(id) else {
+        let Some(known) = inner.of_staged(workload) else {
             return Vec::new();
         };
         let now = Instant::now();
@@ -247,9 +254,10 @@ impl Stages {
     /// Notes that a pass over a workload has failed. A workload that has the present content keeps it, and one
     /// that nobody has looked at may still turn out to be on trial. Returns the workloads that wait for it, if
     /// that is news.
-    pub(crate) fn looked_in_vain(&self, id: &WorkloadId, is_refused: bool) -> Vec<WorkloadId> {
+    pub(crate) fn looked_in_vain(&self, workload: &Workload, is_refused: bool) -> Vec<WorkloadId> {
+        let id = &workload.id;
         let mut inner = self.0.lock();
-        let Some(known) = inner.known.get_mut(id) else {
+        let Some(known) = inner.of_staged(workload) else {
             return Vec::new();
         };
         // Otherwise the write may have arrived, although no answer has.
@@ -383,6 +391,12 @@ impl Computed {
 }
 
 impl Inner {
+    /// Returns what is known of a workload, if its restarts are staged as the caller sees it.
+    fn of_staged(&mut self, workload: &Workload) -> Option<&mut Known> {
+        workload.staged()?;
+        self.known.get_mut(&workload.id)
+    }
+
     fn bump(&mut self, namespace: &Name) {
         *self.versions.entry(namespace.clone()).or_default() += 1;
     }

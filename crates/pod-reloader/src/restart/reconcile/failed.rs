@@ -17,8 +17,15 @@ use crate::runtime::pause;
 const UNDONE: &str = "another webhook or policy reverts it";
 
 impl Reconciler {
-    /// Reports a failure, once, and returns when to try again.
+    /// Reports a failure, once, and returns when to try again. Others no longer wait for the workload.
     pub(super) fn failed(&self, workload: &Workload, error: &RestartError) -> Instant {
+        let is_refused = error.is_refusal();
+        if is_refused {
+            // Nothing was written.
+            self.worker.push_all(self.slots.free(&workload.id));
+        }
+        let waiting = self.stages.looked_in_vain(workload, is_refused);
+        self.worker.push_all(waiting);
         let (cause, notice) = match error {
             RestartError::Read(ReadError::Object { reference, source }) => (
                 Some(source),

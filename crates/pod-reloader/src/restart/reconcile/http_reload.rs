@@ -21,16 +21,21 @@ use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::reloads::{Begin, Changes, Reload, Reloads, Stand};
+use crate::restart::restraints::DueRestart;
 
 impl Reconciler {
     /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or
     /// have. A hold or a closed window that comes later does not stop them.
     pub(super) async fn reload_under_way(
         &self,
-        workload: &Workload,
-        (config_hash, cause): (&str, Cause),
-        snapshot: &Snapshot,
+        due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
+        let DueRestart {
+            workload,
+            config_hash,
+            cause,
+            ..
+        } = *due;
         let id = &workload.id;
         if self.reload_of(workload, cause).is_none() {
             self.reload_is_moot(id);
@@ -42,7 +47,7 @@ impl Reconciler {
         {
             Some(Stand::Runs(until)) => Ok(Some(Action::RequeueAt(until))),
             Some(Stand::Ended(Ok(pods))) => {
-                let action = self.reloaded(workload, config_hash, snapshot, pods).await?;
+                let action = self.reloaded(due, pods).await?;
                 Ok(Some(action))
             }
             Some(Stand::Ended(Err(_))) | None => Ok(None),
@@ -52,10 +57,15 @@ impl Reconciler {
     /// Lets the pods of a workload reload the content of `config_hash`. Returns `None` if they have to be restarted.
     pub(super) async fn reload(
         &self,
-        workload: &Workload,
-        (config_hash, cause): (&str, Cause),
-        snapshot: &Snapshot,
+        due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
+        let DueRestart {
+            workload,
+            config_hash,
+            cause,
+            snapshot,
+            ..
+        } = *due;
         let id = &workload.id;
         let Some((reload, reloads)) = self.reload_of(workload, cause) else {
             return Ok(None);
@@ -81,20 +91,7 @@ impl Reconciler {
         let Ok(changes) = changes else {
             return Ok(None);
         };
-        let begin = || {
-            log_reload(id, "asking pods to reload changed config");
-            let begin = Begin {
-                id,
-                reload,
-                config_hash,
-                config_created: youngest(&changes, &snapshot.objects),
-                changes,
-            };
-            let until = self
-                .memories
-                .with(id, |memory| reloads.begin(&mut memory.reload, begin));
-            self.stages.begins_to_reload(id, until);
-        };
+        let begin = || self.begin_round(due, reload, reloads, changes);
         // Whatever happens meanwhile, nobody may take what the config hash stands for as what all pods have.
         let baseline = baseline_before_reload(workload);
         if is_reloading(workload) {
@@ -111,14 +108,37 @@ impl Reconciler {
             .map(Some)
     }
 
-    /// Records that all pods of a workload have reloaded the content of `config_hash`.
-    async fn reloaded(
+    /// Begins a round in which the pods of a workload reload these changes.
+    fn begin_round(
         &self,
-        workload: &Workload,
-        config_hash: &str,
-        snapshot: &Snapshot,
-        pods: usize,
-    ) -> Result<Action, RestartError> {
+        due: &DueRestart<'_>,
+        reload: &HttpReload,
+        reloads: &Reloads,
+        changes: Changes,
+    ) {
+        let id = &due.workload.id;
+        log_reload(id, "asking pods to reload changed config");
+        let begin = Begin {
+            id,
+            reload,
+            config_hash: due.config_hash,
+            config_created: youngest(&changes, &due.snapshot.objects),
+            changes,
+        };
+        let until = self
+            .memories
+            .with(id, |memory| reloads.begin(&mut memory.reload, begin));
+        self.stages.begins_to_reload(id, until);
+    }
+
+    /// Records that all pods of a workload have reloaded the content of `config_hash`.
+    async fn reloaded(&self, due: &DueRestart<'_>, pods: usize) -> Result<Action, RestartError> {
+        let DueRestart {
+            workload,
+            config_hash,
+            snapshot,
+            ..
+        } = *due;
         let id = &workload.id;
         let began = Instant::now();
         let changed = self.memories.due_changes(workload, snapshot);

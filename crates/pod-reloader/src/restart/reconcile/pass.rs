@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pod_reloader_core::decision::{Cause, Decision, decide};
+use pod_reloader_core::decision::{Decision, decide};
 use pod_reloader_core::discovery::Unmet;
 use pod_reloader_core::rotation::with_rotation;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -13,6 +13,7 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::restart::restraints::{DueRestart, Phase, Restraints};
 
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
@@ -38,10 +39,7 @@ impl Reconciler {
         }
         match next {
             Ok(next) => self.after(id, next),
-            Err(error) => {
-                self.looked_in_vain(&workload, error.is_refusal());
-                Some(self.failed(&workload, &error))
-            }
+            Err(error) => Some(self.failed(&workload, &error)),
         }
     }
 
@@ -57,61 +55,27 @@ impl Reconciler {
         let Some(snapshot) = self.snapshot(workload, at_once, first_news).await? else {
             return Ok(Action::AwaitChange);
         };
-        self.progress
-            .report_rejected(workload, snapshot.left_out.as_ref());
-        let decision = self.decide(workload, &snapshot, hash_since).await?;
-        // What was there when it was last read is read again only before a write.
-        let decision = match self.progress.lacks_untracked(&workload.id) {
-            true => self.unless_untracked_is_missing(workload, decision).await?,
-            false => decision,
-        };
-        self.looked(workload, &snapshot, &decision);
-        self.look_together(workload, &snapshot, &decision);
+        let decision = self.first_decision(workload, &snapshot, hash_since).await?;
         let (since, cause) = match decision {
-            Decision::Unchanged => {
-                self.has_content(workload, &snapshot);
-                let next = self.unchanged(workload, &snapshot).await;
-                let next = self.put_back(workload).await?.unwrap_or(next);
-                self.unstick(workload).await?;
-                return Ok(next.at_latest(snapshot.rotation_due));
-            }
-            Decision::MissingConfig(missing) => {
-                self.reload_is_moot(&workload.id);
-                return Ok(self.missing_config(workload, missing));
-            }
+            Decision::Unchanged => return self.at_rest(workload, &snapshot).await,
+            Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
             Decision::Baseline(baseline) => {
-                self.reload_is_moot(&workload.id);
-                if let Some(next) = self.next_write(workload, &baseline) {
+                let next = self.restraints.pace.next_write(workload, &baseline);
+                if let Some(next) = next {
                     return Ok(Action::RequeueAt(next));
                 }
                 (hash_since, None)
             }
             Decision::Set { config_hash, cause } => {
-                let due = (&*config_hash, cause);
-                if let Some(action) = self.reload_under_way(workload, due, &snapshot).await? {
+                let due = DueRestart::new(workload, &config_hash, cause, hash_since, &snapshot);
+                // A hold or a closed window that comes later does not stop pods that reload.
+                if let Some(action) = self.reload_under_way(&due).await? {
                     return Ok(action);
                 }
-                let hash = (&*config_hash, hash_since);
-                if let Some(action) = self.waits(workload, hash, cause, &snapshot) {
+                if let Some(action) = self.restraints.hold_back(&due, Phase::Preview) {
                     return Ok(action);
                 }
-                let next = self
-                    .braked(workload, &config_hash)
-                    .inspect(|_| self.is_held_up(workload));
-                let next = next.or_else(|| self.staged(workload, &snapshot, cause, false));
-                let next = next.or_else(|| self.limited(workload, false));
-                if let Some(next) = next.or_else(|| self.next_write(workload, &config_hash)) {
-                    return Ok(Action::RequeueAt(next));
-                }
-                let settled = self.settled(workload, &config_hash, snapshot.changed);
-                // Without a settle period, nothing needs to be unchanged for a while after the news.
-                let settled = at_once.unwrap_or(settled);
-                // What was read while a release was under way says nothing about its end.
-                let ended = self.progress.release_ended(&workload.id);
-                (
-                    hash_since.max(settled).max(ended.unwrap_or(settled)),
-                    Some(cause),
-                )
+                (self.reads_since(&due, at_once), Some(cause))
             }
         };
         let Some(fresh) = self.snapshot(workload, Some(since), first_news).await? else {
@@ -122,37 +86,21 @@ impl Reconciler {
         }
         // The result if the decision has changed to another kind in the meantime.
         let changed_kind = Ok(Action::RequeueAt(Instant::now()));
-        let decision = self.decide(workload, &fresh, hash_since).await?;
-        let decision = self.unless_untracked_is_missing(workload, decision).await?;
-        self.look_together(workload, &fresh, &decision);
-        match decision {
-            Decision::Unchanged => {
-                self.has_content(workload, &fresh);
+        let decision = self.last_decision(workload, &fresh, hash_since).await?;
+        match (decision, cause) {
+            (Decision::Unchanged, _) => {
                 let next = self.unchanged(workload, &fresh).await;
                 Ok(next.at_latest(fresh.rotation_due))
             }
-            Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
-            Decision::Set { config_hash, .. } => {
-                let Some(cause) = cause else {
-                    return changed_kind;
-                };
-                let hash = (&*config_hash, hash_since);
-                if let Some(action) = self.waits(workload, hash, cause, &fresh) {
-                    return Ok(action);
+            (Decision::Baseline(baseline), _) => self.set_baseline(workload, &baseline).await,
+            (Decision::Set { config_hash, .. }, Some(cause)) => {
+                let due = DueRestart::new(workload, &config_hash, cause, hash_since, &fresh);
+                match self.restraints.hold_back(&due, Phase::Commit) {
+                    Some(action) => Ok(action),
+                    None => self.reload_or_restart(&due).await,
                 }
-                let next = self.staged(workload, &fresh, cause, true);
-                let next = next.or_else(|| self.limited(workload, true));
-                if let Some(next) = next {
-                    return Ok(Action::RequeueAt(next));
-                }
-                self.report_outside_window(workload, &fresh);
-                let due = (&*config_hash, cause);
-                if let Some(action) = self.reload(workload, due, &fresh).await? {
-                    return Ok(action);
-                }
-                self.restart(workload, &config_hash, cause, &fresh).await
             }
-            Decision::MissingConfig(_) => changed_kind,
+            (Decision::Set { .. }, None) | (Decision::MissingConfig(_), _) => changed_kind,
         }
     }
 
@@ -176,6 +124,45 @@ impl Reconciler {
         snapshot.first_news = first_news;
         self.add_rotation(workload, &mut snapshot).await;
         self.without_undone(workload, snapshot).await
+    }
+
+    /// Decides by what is remembered, and notes the decision for other workloads and for the features that wait for it.
+    async fn first_decision(
+        &self,
+        workload: &Workload,
+        snapshot: &Snapshot,
+        hash_since: Instant,
+    ) -> Result<Decision, RestartError> {
+        self.progress
+            .report_rejected(workload, snapshot.left_out.as_ref());
+        let mut decision = self.decide(workload, snapshot, hash_since).await?;
+        // What was there when it was last read is read again only before a write.
+        if self.progress.lacks_untracked(&workload.id) {
+            decision = self.unless_untracked_is_missing(workload, decision).await?;
+        }
+        let Restraints {
+            stages, together, ..
+        } = &self.restraints;
+        stages.looked(workload, snapshot, &decision);
+        together.look(workload, snapshot, &decision);
+        // The pods cannot get the content now.
+        if let Decision::MissingConfig(_) | Decision::Baseline(_) = decision {
+            self.reload_is_moot(&workload.id);
+        }
+        Ok(decision)
+    }
+
+    /// Decides by fresh reads.
+    async fn last_decision(
+        &self,
+        workload: &Workload,
+        fresh: &Snapshot,
+        hash_since: Instant,
+    ) -> Result<Decision, RestartError> {
+        let decision = self.decide(workload, fresh, hash_since).await?;
+        let decision = self.unless_untracked_is_missing(workload, decision).await?;
+        self.restraints.together.look(workload, fresh, &decision);
+        Ok(decision)
     }
 
     async fn decide(
@@ -224,85 +211,48 @@ impl Reconciler {
         })
     }
 
-    /// Returns what to do with a workload that may not get `config_hash` yet: its objects have not settled, its
-    /// release is under way, other objects are to change along, or its users keep it. It has carried its present
-    /// hash since `hash_since`.
-    fn waits(
+    /// Returns the time from which on all reads must have begun that a restart relies on which nothing holds back.
+    fn reads_since(&self, due: &DueRestart<'_>, at_once: Option<Instant>) -> Instant {
+        let settled = self.restraints.settle.settled(due);
+        // Without a settle period, nothing needs to be unchanged for a while after the news.
+        let settled = at_once.unwrap_or(settled);
+        // What was read while a release was under way says nothing about its end.
+        let ended = self.progress.release_ended(&due.workload.id);
+        due.hash_since.max(settled).max(ended.unwrap_or(settled))
+    }
+
+    /// Lets pods get what they are to have: by reloading it, or else by a restart.
+    async fn reload_or_restart(&self, due: &DueRestart<'_>) -> Result<Action, RestartError> {
+        self.restraints.gates.report_outside_window(due);
+        match self.reload(due).await? {
+            Some(action) => Ok(action),
+            None => self.restart(due).await,
+        }
+    }
+
+    /// Looks after a workload that carries the right hash, by what is remembered: nothing is about to be written.
+    async fn at_rest(
         &self,
         workload: &Workload,
-        (config_hash, hash_since): (&str, Instant),
-        cause: Cause,
         snapshot: &Snapshot,
-    ) -> Option<Action> {
-        self.not_before(workload, config_hash, snapshot, hash_since)
-            .or_else(|| self.awaits_together(workload, cause))
-            .map(Action::RequeueAt)
-            .or_else(|| self.gated(workload, snapshot, config_hash))
-    }
-
-    /// Returns when a workload may get `config_hash`, if its objects have not settled or its release is under
-    /// way.
-    fn not_before(
-        &self,
-        workload: &Workload,
-        config_hash: &str,
-        snapshot: &Snapshot,
-        hash_since: Instant,
-    ) -> Option<Instant> {
-        let settled = self.settled(workload, config_hash, snapshot.changed);
-        match Instant::now() < settled {
-            true => Some(settled),
-            false => self.awaits_release(workload, snapshot, hash_since),
-        }
-    }
-
-    /// Returns when a workload may get `config_hash`. Its objects last changed at `changed`.
-    fn settled(&self, workload: &Workload, config_hash: &str, changed: Instant) -> Instant {
-        let period = self.settings.settle_period(workload);
-        self.progress
-            .settled(&workload.id, config_hash, changed, period)
-    }
-
-    /// Returns when a workload that was restarted too often may be restarted again, and reports that.
-    pub(super) fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
-        let limit = self.settings.max_restarts;
-        if limit == 0 {
-            return None;
-        }
-        let (released, pause) = self
-            .progress
-            .brakes
-            .braked(&workload.id, config_hash, limit)?;
-        (Instant::now() < released).then(|| {
-            self.progress.report(workload, Notice::Braked(pause));
-            released
-        })
-    }
-
-    /// Returns when a workload may be written to next, if not now. If it would get the same value once
-    /// more, somebody has reverted it, and it gets an Event.
-    pub(super) fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
-        let max_restarts = self.settings.max_restarts;
-        let next = self
-            .progress
-            .brakes
-            .next_write(&workload.id, max_restarts)?;
-        if self.progress.brakes.is_again(&workload.id, value) {
-            self.progress.report(workload, Notice::Reverted);
-        }
-        Some(next)
+    ) -> Result<Action, RestartError> {
+        let next = self.unchanged(workload, snapshot).await;
+        let next = self.put_back(workload).await?.unwrap_or(next);
+        self.unstick(workload).await?;
+        Ok(next.at_latest(snapshot.rotation_due))
     }
 
     /// Leaves a workload alone that carries the right hash.
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
+        self.has_content(workload, snapshot);
         self.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }
         self.memories.hash_is_right(workload, snapshot);
         // Somebody who reverted the hash before may do so again in a moment.
-        if self.progress.disputed_until(id).is_none() && !self.fails_first(id) {
+        if self.progress.disputed_until(id).is_none() && !self.restraints.stages.fails_first(id) {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);

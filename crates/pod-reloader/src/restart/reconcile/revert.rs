@@ -18,6 +18,7 @@ use super::Reconciler;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::error::RestartError;
+use crate::restart::restraints::Restraints;
 use crate::restart::trials::Trials;
 use crate::runtime::resources::{PAGE, Resources, api};
 
@@ -61,8 +62,9 @@ impl Reconciler {
             }
         };
         let config_hash = &earlier.config_hash;
-        let next = self.braked(workload, config_hash);
-        if let Some(next) = next.or_else(|| self.next_write(workload, config_hash)) {
+        let Restraints { brake, pace, .. } = &self.restraints;
+        let next = brake.braked(workload, config_hash);
+        if let Some(next) = next.or_else(|| pace.next_write(workload, config_hash)) {
             return Ok(Some(Action::RequeueAt(next)));
         }
         self.write_back(workload, &earlier).await.map(Some)
@@ -126,7 +128,7 @@ impl Reconciler {
             return Ok(Err("the earlier revision keeps no copies"));
         }
         let pins = workload.relevant(&before.copies());
-        let copies = self.source().copies(workload, &pins).await?;
+        let copies = self.digests.source().copies(workload, &pins).await?;
         let now = self
             .digests
             .snapshot(workload, Some(Instant::now()))

@@ -20,8 +20,8 @@ use crate::config::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::cron_jobs;
-use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::restart::restraints::{DueRestart, stage_for};
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::Resources;
@@ -29,8 +29,8 @@ use crate::runtime::resources::Resources;
 /// The time after which a ConfigMap is read again that changed while it was copied.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// A restart that is about to be written.
-struct Due<'a> {
+/// A restart that is about to be written, and what is reported of it.
+struct Restarting<'a> {
     workload: &'a Workload,
     config_hash: &'a str,
     cause: Cause,
@@ -48,13 +48,14 @@ struct Due<'a> {
 
 impl Reconciler {
     /// Sets the config hash of a workload, or the time of its restart, or reports what it would do.
-    pub(super) async fn restart(
-        &self,
-        workload: &Workload,
-        config_hash: &str,
-        cause: Cause,
-        snapshot: &Snapshot,
-    ) -> Result<Action, RestartError> {
+    pub(super) async fn restart(&self, due: &DueRestart<'_>) -> Result<Action, RestartError> {
+        let DueRestart {
+            workload,
+            config_hash,
+            cause,
+            snapshot,
+            ..
+        } = *due;
         let began = Instant::now();
         let id = &workload.id;
         let since = self.progress.pending_since(id);
@@ -66,7 +67,7 @@ impl Reconciler {
         if changed.is_empty() {
             changed = self.heard_of_since_the_hash(workload, snapshot);
         }
-        let due = Due {
+        let restarting = Restarting {
             workload,
             config_hash,
             cause,
@@ -78,7 +79,7 @@ impl Reconciler {
             is_again: self.progress.brakes.is_again(id, config_hash),
         };
         if self.settings.observe {
-            return Ok(self.would_restart(due));
+            return Ok(self.would_restart(restarting));
         }
         let pins = match self.pin(workload, snapshot).await? {
             // Without room for them, the pods use the ConfigMaps themselves.
@@ -120,11 +121,11 @@ impl Reconciler {
             }
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
-        let runs = self.settings.run_cron_jobs && cause.is_of_content() && !due.is_again;
+        let runs = self.settings.run_cron_jobs && cause.is_of_content() && !restarting.is_again;
         let mut is_restarted = false;
         let action = self.write(workload, patch, is_written, || {
             is_restarted = true;
-            self.restarted(due);
+            self.restarted(restarting);
         });
         let action = action.await;
         if runs && is_restarted && cron_jobs::is_cron_job(id.kind) {
@@ -146,14 +147,14 @@ impl Reconciler {
     }
 
     /// Reports, once, a restart that would be made.
-    fn would_restart(&self, due: Due<'_>) -> Action {
-        let Due {
+    fn would_restart(&self, restarting: Restarting<'_>) -> Action {
+        let Restarting {
             workload,
             cause,
             changed,
             ..
-        } = due;
-        let stage = self.stage_for(workload, cause, &changed);
+        } = restarting;
+        let stage = stage_for(workload, cause, &changed);
         let notice = Notice::WouldRestart(cause, changed, stage);
         if self.progress.report(workload, notice) {
             self.metrics.would_restart(workload.id.kind, cause);
@@ -164,19 +165,19 @@ impl Reconciler {
     }
 
     /// Records a restart that stands, and reports it.
-    fn restarted(&self, due: Due<'_>) {
-        let Due {
+    fn restarted(&self, restarting: Restarting<'_>) {
+        let Restarting {
             workload, cause, ..
-        } = due;
+        } = restarting;
         let id = &workload.id;
         // Changes from here on are a restart of their own, which settles anew.
         self.progress.not_pending(id);
         let max_restarts = self.settings.max_restarts;
         self.progress.brakes.restarted(
             id,
-            due.config_hash,
-            due.began,
-            due.is_changed,
+            restarting.config_hash,
+            restarting.began,
+            restarting.is_changed,
             max_restarts,
         );
         self.metrics.restart(id, cause);
@@ -184,18 +185,18 @@ impl Reconciler {
             self.memories
                 .with(id, |memory| memory.trials.begin(workload));
         }
-        if let (Cause::Changed, Some(first_news)) = (cause, due.first_news) {
+        if let (Cause::Changed, Some(first_news)) = (cause, restarting.first_news) {
             self.metrics.patched_after(first_news.elapsed());
         }
         log_restart(workload, cause, "restarting pods");
         let notice = match workload.stall {
-            None => Notice::Restarted(cause, due.changed),
+            None => Notice::Restarted(cause, restarting.changed),
             Some(stall) => {
                 self.metrics.stalled(id.kind, stall);
-                Notice::Stalled(cause, due.changed, stall)
+                Notice::Stalled(cause, restarting.changed, stall)
             }
         };
-        if !(due.is_again && self.progress.is_reported_reverted(id)) {
+        if !(restarting.is_again && self.progress.is_reported_reverted(id)) {
             self.progress.report(workload, notice);
         }
     }

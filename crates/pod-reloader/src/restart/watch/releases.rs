@@ -55,18 +55,18 @@ async fn watch<O: ReleaseObject + Foreign>(
     let _watching = watches.begin(&objects.watch_id(), kind);
     let place = namespace.as_ref();
     let watching = objects.follow(|event| match event {
-        Event::Init => reconciler.releases_listing(O::TOOL, place),
+        Event::Init => reconciler.releases().listing(O::TOOL, place),
         Event::InitApply(object) | Event::Apply(object) => {
             if let Some(revision) = object.revision() {
-                reconciler.release_seen(revision);
+                reconciler.releases().seen(revision);
             }
         }
         Event::Delete(object) => {
             if let Some(revision) = object.revision() {
-                reconciler.release_gone(&revision);
+                reconciler.releases().gone(&revision);
             }
         }
-        Event::InitDone => reconciler.releases_listed(O::TOOL, place),
+        Event::InitDone => reconciler.releases().all_listed(O::TOOL, place),
     });
     watching.await;
 }

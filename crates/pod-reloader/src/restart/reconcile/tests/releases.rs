@@ -23,7 +23,10 @@ fn helm(operator: &Operator, number: u64, status: &str, is_modified: bool) {
         "labels": labels,
     }}))
     .unwrap();
-    operator.reconciler.release_seen(secret.revision().unwrap());
+    operator
+        .reconciler
+        .releases()
+        .seen(secret.revision().unwrap());
 }
 
 /// Starts with a Deployment `web` and a ConfigMap `app` of the release `shop`, which has ended.
@@ -80,7 +83,10 @@ fn stores<O: ReleaseObject + DeserializeOwned>(operator: &Operator, status: &Val
         "status": status,
     }))
     .unwrap();
-    operator.reconciler.release_seen(object.revision().unwrap());
+    operator
+        .reconciler
+        .releases()
+        .seen(object.revision().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

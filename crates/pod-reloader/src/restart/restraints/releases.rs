@@ -1,18 +1,46 @@
-//! Lets restarts wait for releases that are under way.
+//! Releases: a restart waits for one that is under way and may change more objects.
+
+use std::sync::Arc;
 
 use pod_reloader_core::name::Name;
 use pod_reloader_core::release::{AppliedRevision, Release, Revision, Tool, Wait};
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Reconciler;
+use super::{DueRestart, Parts, Phase, Restraint};
+use crate::metrics::Metrics;
 use crate::report::notice::Notice;
-use crate::restart::digests::Snapshot;
+use crate::restart::action::Action;
+use crate::restart::progress::Progress;
+use crate::restart::releases::Releases;
+use crate::runtime::worker::Worker;
 
-impl Reconciler {
+/// Holds a restart back while its release is under way.
+pub(crate) struct ReleaseWait {
+    releases: Arc<Releases>,
+    progress: Arc<Progress>,
+    metrics: Metrics,
+    worker: Arc<Worker<WorkloadId>>,
+}
+
+impl ReleaseWait {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            releases: parts.releases.clone(),
+            progress: parts.progress.clone(),
+            metrics: parts.metrics.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
+    /// Waits until the releases have been listed, within reason.
+    pub(crate) async fn first_lists(&self) {
+        self.releases.listed().await;
+    }
+
     /// Takes in a revision of a release as it is now.
-    pub(crate) fn release_seen(&self, revision: Revision) {
+    pub(crate) fn seen(&self, revision: Revision) {
         let release = revision.release.clone();
         let AppliedRevision {
             is_news,
@@ -22,48 +50,50 @@ impl Reconciler {
             warn!(%release, "the releases of a namespace take more memory than their share: restarts do not wait for those that do not fit, such as this one");
         }
         if is_news {
-            self.release_moved(&release);
+            self.moved(&release);
         }
     }
 
     /// Takes in that a revision of a release is gone, or has been replaced.
-    pub(crate) fn release_gone(&self, revision: &Revision) {
+    pub(crate) fn gone(&self, revision: &Revision) {
         if self.releases.delete(revision) {
-            self.release_moved(&revision.release);
+            self.moved(&revision.release);
         }
     }
 
     /// Takes in that a list of a tool's revisions in a namespace, or in all of them, begins.
-    pub(crate) fn releases_listing(&self, tool: Tool, namespace: Option<&Name>) {
+    pub(crate) fn listing(&self, tool: Tool, namespace: Option<&Name>) {
         self.releases.listing(tool, namespace);
     }
 
     /// Takes in that such a list is complete.
-    pub(crate) fn releases_listed(&self, tool: Tool, namespace: Option<&Name>) {
+    pub(crate) fn all_listed(&self, tool: Tool, namespace: Option<&Name>) {
         for release in self.releases.all_listed(tool, namespace) {
-            self.release_moved(&release);
+            self.moved(&release);
         }
     }
 
     /// Queues the workloads whose restart waits for a release.
-    fn release_moved(&self, release: &Release) {
+    fn moved(&self, release: &Release) {
         self.worker.push_all(self.progress.awaiting(release));
     }
+}
 
-    /// Returns until when the restart of a workload waits for a release, if it does, and reports that.
-    /// The workload has carried its config hash since `hash_since`.
-    pub(super) fn awaits_release(
-        &self,
-        workload: &Workload,
-        snapshot: &Snapshot,
-        hash_since: Instant,
-    ) -> Option<Instant> {
+impl Restraint for ReleaseWait {
+    fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
+        let DueRestart {
+            workload,
+            hash_since,
+            snapshot,
+            ..
+        } = *due;
         let (id, now) = (&workload.id, Instant::now());
         if self.releases.is_empty() {
             self.progress.awaits(id, None);
             return None;
         }
-        let mut changes = self.memories.tracked_changes(workload, snapshot);
+        let memories = &self.progress.memories;
+        let mut changes = memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= hash_since);
         let since = self.progress.waiting_since(id).unwrap_or(now);
         let Some(Wait { release, until }) = self.releases.wait(workload, snapshot, &changes, since)
@@ -84,6 +114,6 @@ impl Reconciler {
             self.progress.send(workload, Notice::AwaitsRelease(release));
             self.metrics.release_waits.inc();
         }
-        Some(until)
+        Some(Action::RequeueAt(until))
     }
 }

@@ -1,0 +1,57 @@
+//! The brake: a workload that was restarted too often waits.
+
+use std::sync::Arc;
+
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+
+use super::{DueRestart, Parts, Phase, Restraint};
+use crate::report::notice::Notice;
+use crate::restart::action::Action;
+use crate::restart::progress::Progress;
+use crate::restart::settings::Settings;
+use crate::restart::stages::Stages;
+use crate::runtime::worker::Worker;
+
+/// Holds a restart back after many others.
+pub(crate) struct BrakePause {
+    settings: Arc<Settings>,
+    progress: Arc<Progress>,
+    stages: Arc<Stages>,
+    worker: Arc<Worker<WorkloadId>>,
+}
+
+impl BrakePause {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            progress: parts.progress.clone(),
+            stages: parts.stages.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
+    /// Returns when a workload that was restarted too often may be restarted again, and reports that.
+    pub(crate) fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
+        let limit = self.settings.max_restarts;
+        if limit == 0 {
+            return None;
+        }
+        let (released, pause) = self
+            .progress
+            .brakes
+            .braked(&workload.id, config_hash, limit)?;
+        (Instant::now() < released).then(|| {
+            self.progress.report(workload, Notice::Braked(pause));
+            released
+        })
+    }
+}
+
+impl Restraint for BrakePause {
+    fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
+        let released = self.braked(due.workload, due.config_hash)?;
+        self.worker.push_all(self.stages.is_held_up(due.workload));
+        Some(Action::RequeueAt(released))
+    }
+}

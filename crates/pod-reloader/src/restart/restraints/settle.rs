@@ -1,0 +1,45 @@
+//! The settle period: a restart waits until the objects of its workload have been unchanged for a while.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{DueRestart, Parts, Phase, Restraint};
+use crate::restart::action::Action;
+use crate::restart::progress::Progress;
+use crate::restart::settings::Settings;
+
+/// Holds a restart back until its objects have settled.
+pub(crate) struct SettlePeriod {
+    settings: Arc<Settings>,
+    progress: Arc<Progress>,
+}
+
+impl SettlePeriod {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            progress: parts.progress.clone(),
+        }
+    }
+
+    /// Notes that a restart is due, and returns when its objects will have settled.
+    pub(crate) fn settled(&self, due: &DueRestart<'_>) -> Instant {
+        let DueRestart {
+            workload,
+            config_hash,
+            snapshot,
+            ..
+        } = *due;
+        let period = self.settings.settle_period(workload);
+        self.progress
+            .settled(&workload.id, config_hash, snapshot.changed, period)
+    }
+}
+
+impl Restraint for SettlePeriod {
+    fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
+        let settled = self.settled(due);
+        (Instant::now() < settled).then_some(Action::RequeueAt(settled))
+    }
+}
