@@ -10,6 +10,7 @@ mod deleted;
 mod digests;
 mod error;
 mod fingerprints;
+mod kinds;
 mod lists;
 mod memory;
 mod namespaces;

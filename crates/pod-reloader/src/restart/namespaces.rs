@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pod_reloader_core::annotations::Inherited;
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::object::Object;
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::Workload;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -46,6 +50,23 @@ impl SelectedNamespaces {
             let namespace = namespaces.get(namespace);
             namespace.is_some_and(|namespace| namespace.since <= then)
         })
+    }
+
+    /// Reads an object as a workload, with what it inherits from its namespace. `None` if its metadata are not valid.
+    pub(crate) fn read(
+        &self,
+        scope: &Scope,
+        kind: WorkloadKind,
+        object: impl Object,
+    ) -> Option<Workload> {
+        let namespace = Name::parse(object.meta().namespace.as_deref()?).ok()?;
+        let inherited = self.inherited(&namespace);
+        scope.read_in(kind, object, &inherited).ok()
+    }
+
+    /// Returns true if a workload is managed once it opts in.
+    pub(crate) fn include(&self, scope: &Scope, workload: &Workload) -> bool {
+        scope.includes(workload) && self.contain(&workload.id.namespace)
     }
 
     /// Returns what the workloads of a namespace inherit.

@@ -3,7 +3,6 @@
 mod certificates;
 mod failed;
 mod http_reload;
-mod kinds;
 mod left_out;
 mod pass;
 mod pins;
@@ -13,11 +12,9 @@ mod settings;
 mod stuck;
 mod write;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::Client;
-use parking_lot::Mutex;
 use pod_reloader_core::annotations::Inherited;
 use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
@@ -30,13 +27,13 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::kinds::ServedAs;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
+use crate::restart::kinds::{ServedAs, ServedKinds};
 use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
@@ -77,9 +74,7 @@ pub(crate) struct Reconciler {
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
     lists: Arc<ListsDue>,
-    /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
-    /// Holding the watches here lets their records outlive a resync.
-    served: Mutex<HashMap<WorkloadKind, ServedAs>>,
+    kinds: ServedKinds,
 }
 
 impl Reconciler {
@@ -125,6 +120,7 @@ impl Reconciler {
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
+            kinds: ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds()),
             client,
             budget,
             keys,
@@ -134,7 +130,6 @@ impl Reconciler {
             namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
             worker,
             lists,
-            served: Mutex::default(),
             scope,
         }
     }
@@ -182,7 +177,7 @@ impl Reconciler {
     /// version: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
-        if let Some(workload) = self.workload(kind, object) {
+        if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
             let back = self.back(&workload);
             self.take_in(workload, version);
             self.queue_back(back);
@@ -197,7 +192,7 @@ impl Reconciler {
         object: impl Object,
     ) -> Option<WorkloadId> {
         let version = version(&object);
-        let workload = self.workload(kind, object)?;
+        let workload = self.namespaces.read(&self.scope, kind, object)?;
         let back = self.back(&workload);
         let id = self.apply(workload, version);
         self.queue_back(back);
@@ -207,18 +202,12 @@ impl Reconciler {
     /// Takes in the deletion of a workload, as a watch shows it.
     pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: impl Object) {
         let lasting = self.lasting(&object);
-        if let Some(workload) = self.workload(kind, object) {
+        if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
             lasting
                 .into_iter()
                 .for_each(|it| self.remember(&workload, it));
             self.workload_gone(&workload.id);
         }
-    }
-
-    fn workload(&self, kind: WorkloadKind, object: impl Object) -> Option<Workload> {
-        let namespace = Name::parse(object.meta().namespace.as_deref()?).ok()?;
-        let inherited = self.namespaces.inherited(&namespace);
-        self.scope.read_in(kind, object, &inherited).ok()
     }
 
     fn take_in(&self, workload: Workload, version: u64) {
@@ -282,6 +271,18 @@ impl Reconciler {
         self.worker.push_all(self.slots.free(id));
     }
 
+    /// Takes in that the cluster serves a kind, with the version in which it is watched. `None` says that
+    /// the cluster does not serve it any more, so its workloads are gone.
+    pub(crate) fn kind_served(&self, kind: WorkloadKind, served: Option<ServedAs>) {
+        let is_served = served.is_some();
+        self.kinds.take_in(kind, served);
+        if !is_served {
+            for id in self.workloads.ids(|id| id.kind == kind) {
+                self.workload_gone(&id);
+            }
+        }
+    }
+
     /// Takes in that the objects of `affected` are tracked from now on, or no longer.
     fn forget_affected(&self, affected: &Affected) {
         // An object that nobody referenced may be remembered in an old state, because its events were
@@ -322,6 +323,11 @@ impl Reconciler {
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
         self.worker.push_all(self.workloads.that_fit(namespace));
+    }
+
+    /// Returns the kinds that the cluster serves.
+    pub(crate) fn kinds(&self) -> &ServedKinds {
+        &self.kinds
     }
 
     /// Returns what lets restarts wait for releases.

@@ -21,7 +21,7 @@ impl Reconciler {
         if !self.workloads.is_left_out(id) {
             return None;
         }
-        let served = self.served(id.kind)?;
+        let served = self.kinds.get(id.kind)?;
         let answer = if id.kind.is_built_in() {
             self.current::<WorkloadObject>(&served, id).await
         } else {
@@ -51,9 +51,13 @@ impl Reconciler {
         served: &Served,
         id: &WorkloadId,
     ) -> Result<Option<(Workload, u64)>, CallError> {
-        let object = within(DEADLINE, self.api::<O>(served, &id.namespace).get(&id.name)).await?;
+        let object = within(
+            DEADLINE,
+            self.kinds.api::<O>(served, &id.namespace).get(&id.name),
+        )
+        .await?;
         let version = version(&object);
-        let workload = self.workload(id.kind, object);
+        let workload = self.namespaces.read(&self.scope, id.kind, object);
         Ok(workload.map(|workload| (workload, version)))
     }
 }

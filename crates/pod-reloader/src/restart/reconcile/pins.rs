@@ -97,18 +97,24 @@ impl Reconciler {
         mut tell: impl FnMut(&Workload),
     ) -> Result<(), CallError> {
         for kind in WorkloadKind::BUILT_IN {
-            let workloads = self.api::<WorkloadObject>(&Served::built_in(kind), namespace);
+            let workloads = self
+                .kinds
+                .api::<WorkloadObject>(&Served::built_in(kind), namespace);
             workloads
                 .list(&mut PAGE.clone(), |object| {
-                    self.workload(kind, object).iter().for_each(&mut tell);
+                    self.namespaces
+                        .read(&self.scope, kind, object)
+                        .iter()
+                        .for_each(&mut tell);
                 })
                 .await?;
         }
-        for served in self.served_kinds() {
-            let workloads = self.api::<CustomObject>(&served, namespace);
+        for served in self.kinds.custom() {
+            let workloads = self.kinds.api::<CustomObject>(&served, namespace);
             workloads
                 .list(&mut PAGE.clone(), |object| {
-                    self.workload(served.kind, object)
+                    self.namespaces
+                        .read(&self.scope, served.kind, object)
                         .iter()
                         .for_each(&mut tell);
                 })

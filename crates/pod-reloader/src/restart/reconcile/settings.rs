@@ -49,7 +49,7 @@ impl Reconciler {
     /// possible: until then, nothing may be decided about the workload.
     pub(super) async fn put_settings_back(&self, id: &WorkloadId) -> Option<Instant> {
         let settings = self.deleted.due(id)?;
-        let served = self.served(id.kind)?;
+        let served = self.kinds.get(id.kind)?;
         let outcome = match id.kind.is_built_in() {
             true => {
                 self.give_back::<WorkloadObject>(&served, id, &settings)
@@ -86,12 +86,12 @@ impl Reconciler {
         id: &WorkloadId,
         settings: &Lasting,
     ) -> Result<(), CallError> {
-        let api = self.api::<O>(served, &id.namespace);
+        let api = self.kinds.api::<O>(served, &id.namespace);
         let object = within(DEADLINE, api.get(&id.name)).await?;
         let Some(lacking) = settings.lacking_in(&object) else {
             return Ok(());
         };
-        let workload = self.workload(id.kind, object);
+        let workload = self.namespaces.read(&self.scope, id.kind, object);
         let Some(workload) = workload.filter(|it| self.may_put_back(it)) else {
             return Ok(());
         };
@@ -115,7 +115,7 @@ impl Reconciler {
         let keys = lacking.keys().map(Into::into).collect();
         self.progress.send(&workload, Notice::SettingsKept(keys));
         let version = version(&object);
-        if let Some(now) = self.workload(id.kind, object) {
+        if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
             self.take_in_answer(now, version);
         }
         Ok(())

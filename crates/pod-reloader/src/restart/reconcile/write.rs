@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::cron_job::{NoRun, Run};
 use pod_reloader_core::decision::{Cause, baseline_by_time};
-use pod_reloader_core::name::Name;
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::object::{CustomObject, Object, WorkloadObject};
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
@@ -299,25 +297,19 @@ impl Reconciler {
         if !self.namespaces.contain(&id.namespace) {
             return Ok(Action::AwaitChange);
         }
-        match (self.served(id.kind), id.kind.is_built_in()) {
+        match (self.kinds.get(id.kind), id.kind.is_built_in()) {
             (None, _) => Ok(Action::AwaitChange),
             (Some(served), true) => {
-                let api = self.api::<WorkloadObject>(&served, &id.namespace);
+                let api = self.kinds.api::<WorkloadObject>(&served, &id.namespace);
                 self.write_to(api, workload, patch, is_written, written)
                     .await
             }
             (Some(served), false) => {
-                let api = self.api::<CustomObject>(&served, &id.namespace);
+                let api = self.kinds.api::<CustomObject>(&served, &id.namespace);
                 self.write_to(api, workload, patch, is_written, written)
                     .await
             }
         }
-    }
-
-    /// Returns the API of the workloads of a kind in a namespace. Answers are read within the budget.
-    pub(super) fn api<O: Object>(&self, served: &Served, namespace: &Name) -> Resources<O> {
-        let api = Api::namespaced_with(self.client.clone(), namespace.as_str(), served);
-        Resources::new(api, served.kind.as_str(), &self.budget)
     }
 
     async fn write_to<O: Object>(
@@ -338,7 +330,7 @@ impl Reconciler {
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
             Ok(object) => {
                 let version = version(&object);
-                match self.workload(id.kind, object) {
+                match self.namespaces.read(&self.scope, id.kind, object) {
                     Some(now) if is_written(&now) => {
                         written();
                         self.take_in_answer(now, version);
@@ -357,7 +349,7 @@ impl Reconciler {
                 match within(DEADLINE, api.get(&id.name)).await {
                     Ok(object) => {
                         let version = version(&object);
-                        if let Some(now) = self.workload(id.kind, object) {
+                        if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
                             self.take_in_answer(now, version);
                         }
                     }

@@ -55,11 +55,13 @@ pub(crate) async fn watch_kinds(
                         State::Unknown => continue,
                     };
                     let known = watched.get(kind).map(|(version, _)| version);
-                    if known == version.as_ref() && reconciler.serves(*kind) == version.is_some() {
+                    if known == version.as_ref()
+                        && reconciler.kinds().has(*kind) == version.is_some()
+                    {
                         continue;
                     }
                     // A resync begins unchanged watches anew, which is not worth a line in the log.
-                    if reconciler.serves(*kind) != version.is_some() {
+                    if reconciler.kinds().has(*kind) != version.is_some() {
                         let group = kind.shape().group;
                         match &version {
                             Some(version) => {
