@@ -7,8 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use pod_reloader_core::lasting::Lasting;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::workload::WorkloadId;
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
+use tracing::warn;
 
 use crate::runtime::pause;
 
@@ -84,6 +85,21 @@ impl Deleted {
         };
         known.insert(id.clone(), noted);
         true
+    }
+
+    /// Remembers what people had set on a workload that was deleted.
+    pub(crate) fn remember(&self, workload: &Workload, settings: Lasting) {
+        let id = &workload.id;
+        if !self.note(id, &workload.uid, settings) {
+            warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
+        }
+    }
+
+    /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
+    /// has its settings again.
+    pub(crate) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
+        let is_back = self.is_back(&workload.id, &workload.uid);
+        is_back.then(|| workload.id.clone())
     }
 
     /// Takes in that a workload with this UID is there. Returns true if one that was deleted has come back as it.

@@ -1,6 +1,7 @@
 //! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
 mod releases;
+mod undone;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -312,16 +313,6 @@ impl Progress {
         });
         let change = i64::from(is_foreign) - i64::from(was_foreign);
         self.metrics.foreign.inc_by(change);
-    }
-
-    /// Notes whether some content of a workload was undone. Returns true if that is news.
-    pub(crate) fn undone(&self, id: &WorkloadId, is_undone: bool) -> bool {
-        let was_undone = self.memories.with(id, |memory| {
-            std::mem::replace(&mut memory.is_undone, is_undone)
-        });
-        let change = i64::from(is_undone) - i64::from(was_undone);
-        self.metrics.undone.inc_by(change);
-        is_undone && !was_undone
     }
 
     /// Logs once that config hashes were made under a key that does not exist.

@@ -18,6 +18,7 @@ use kube::Client;
 use pod_reloader_core::annotations::Inherited;
 use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::lasting::Lasting;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
@@ -178,9 +179,12 @@ impl Reconciler {
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
-            let back = self.back(&workload);
+            let back = self.deleted.back(&workload);
             self.take_in(workload, version);
-            self.queue_back(back);
+            // It need not be managed until it has its settings again. It must have been taken in before it is queued:
+            // otherwise its state without settings could be taken in after the answer that has them, and a hold is not
+            // among the tests of a write.
+            self.worker.push_all(back);
         }
     }
 
@@ -193,19 +197,26 @@ impl Reconciler {
     ) -> Option<WorkloadId> {
         let version = version(&object);
         let workload = self.namespaces.read(&self.scope, kind, object)?;
-        let back = self.back(&workload);
+        let back = self.deleted.back(&workload);
         let id = self.apply(workload, version);
-        self.queue_back(back);
+        // Queued last, as in `workload_seen`.
+        self.worker.push_all(back);
         id
     }
 
     /// Takes in the deletion of a workload, as a watch shows it.
     pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: impl Object) {
-        let lasting = self.lasting(&object);
+        // We may put it back one day.
+        let lasting = match self.settings.observe {
+            true => None,
+            false => Lasting::of(&object, &self.scope),
+        };
         if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
-            lasting
-                .into_iter()
-                .for_each(|it| self.remember(&workload, it));
+            if let Some(lasting) = lasting
+                && self.namespaces.include(&self.scope, &workload)
+            {
+                self.deleted.remember(&workload, lasting);
+            }
             self.workload_gone(&workload.id);
         }
     }

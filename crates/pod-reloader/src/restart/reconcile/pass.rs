@@ -246,7 +246,7 @@ impl Reconciler {
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
         self.has_content(workload, snapshot);
-        self.report_undone(workload, &snapshot.undone);
+        self.progress.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }

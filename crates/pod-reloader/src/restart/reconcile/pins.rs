@@ -7,7 +7,6 @@ use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Served, WorkloadObject};
-use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
@@ -152,16 +151,6 @@ impl Reconciler {
         let ids = self.workloads.ids(|id| id.namespace == *namespace);
         let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
         workloads.collect()
-    }
-
-    /// Tells the users of a workload once that changes of its ConfigMaps were undone.
-    pub(super) fn report_undone(&self, workload: &Workload, undone: &Pins) {
-        let is_news = self.progress.undone(&workload.id, !undone.is_empty());
-        if is_news {
-            let names = undone.iter().map(|(source, _)| source.clone());
-            self.progress
-                .send(workload, Notice::Undone(names.collect()));
-        }
     }
 
     /// Makes the copies that the pods are to use, and returns the pins for them. If a copy cannot be made, the

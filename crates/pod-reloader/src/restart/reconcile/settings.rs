@@ -3,7 +3,7 @@
 use kube::api::Patch;
 use pod_reloader_core::lasting::Lasting;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -13,38 +13,6 @@ use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 
 impl Reconciler {
-    /// Returns what people alone had set on a workload that is deleted, if we may put it back one day.
-    pub(super) fn lasting(&self, object: &impl Object) -> Option<Lasting> {
-        match self.settings.observe {
-            true => None,
-            false => Lasting::of(object, &self.scope),
-        }
-    }
-
-    /// Remembers what people had set on a workload that was deleted.
-    pub(super) fn remember(&self, workload: &Workload, lasting: Lasting) {
-        let id = &workload.id;
-        if self.may_put_back(workload) && !self.deleted.note(id, &workload.uid, lasting) {
-            warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
-        }
-    }
-
-    /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
-    /// has its settings again.
-    pub(super) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
-        let is_back = self.deleted.is_back(&workload.id, &workload.uid);
-        is_back.then(|| workload.id.clone())
-    }
-
-    /// Queues a workload that has come back: it need not be managed until it has its settings again.
-    ///
-    /// It must have been taken in before. Otherwise its state without settings could be taken in after the answer that
-    /// has them, and a hold is not among the tests of a write.
-    pub(super) fn queue_back(&self, back: Option<WorkloadId>) {
-        back.into_iter()
-            .for_each(|id| self.worker.push(id, Instant::now()));
-    }
-
     /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
     /// possible: until then, nothing may be decided about the workload.
     pub(super) async fn put_settings_back(&self, id: &WorkloadId) -> Option<Instant> {
@@ -92,7 +60,7 @@ impl Reconciler {
             return Ok(());
         };
         let workload = self.namespaces.read(&self.scope, id.kind, object);
-        let Some(workload) = workload.filter(|it| self.may_put_back(it)) else {
+        let Some(workload) = workload.filter(|it| self.namespaces.include(&self.scope, it)) else {
             return Ok(());
         };
         let keys = lacking.keys().collect::<Vec<_>>().join(", ");
@@ -119,10 +87,5 @@ impl Reconciler {
             self.take_in_answer(now, version);
         }
         Ok(())
-    }
-
-    /// Returns true if a workload is managed once it opts in.
-    fn may_put_back(&self, workload: &Workload) -> bool {
-        self.scope.includes(workload) && self.namespaces.contain(&workload.id.namespace)
     }
 }
