@@ -1,6 +1,7 @@
 //! The reconcile loop: brings the config hash of each workload in line with its objects.
 
 mod certificates;
+mod cron_jobs;
 mod failed;
 mod http_reload;
 mod left_out;
@@ -28,6 +29,10 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::cron_jobs::CronJobs;
+use self::failed::Failures;
+use self::rotations::RotatedPods;
+use self::stuck::StuckPods;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
@@ -41,7 +46,6 @@ use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::restraints::{Parts, ReleaseWait, Restraints};
-use crate::restart::rotations::Rotations;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
@@ -64,10 +68,13 @@ pub(crate) struct Reconciler {
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
     digests: Digests,
-    rotations: Rotations,
     stages: Arc<Stages>,
     slots: Arc<Slots>,
     restraints: Restraints,
+    failures: Failures,
+    rotated: RotatedPods,
+    stuck_pods: StuckPods,
+    cron_jobs: CronJobs,
     deleted: Deleted,
     memories: Memories,
     /// What lets pods reload. `None` if that is switched off.
@@ -89,17 +96,6 @@ impl Reconciler {
         metrics: Metrics,
     ) -> Self {
         let parts = Parts::new(settings, &scope, progress, metrics.clone());
-        let restraints = Restraints::new(&parts);
-        let Parts {
-            settings,
-            workloads,
-            lists,
-            progress,
-            stages,
-            slots,
-            worker,
-            ..
-        } = parts;
         let source = Source::new(
             client.clone(),
             DEADLINE,
@@ -107,30 +103,34 @@ impl Reconciler {
             &scope,
             metrics.reads(Reader::Reconcile),
         );
-        let reloads = scope
-            .http_reloads()
-            .then(|| Reloads::new(client.clone(), budget.clone(), over_http(), worker.clone()));
+        let reloads = || {
+            let worker = parts.worker.clone();
+            Reloads::new(client.clone(), budget.clone(), over_http(), worker)
+        };
         Self {
-            reloads,
-            rotations: Rotations::default(),
-            stages,
-            slots,
-            restraints,
+            restraints: Restraints::new(&parts),
+            failures: Failures::new(&parts),
+            rotated: RotatedPods::new(&parts, &client, &budget),
+            stuck_pods: StuckPods::new(&parts, &client, &budget),
+            cron_jobs: CronJobs::new(&parts, &client, &budget),
+            reloads: scope.http_reloads().then(reloads),
+            digests: Digests::new(source, parts.workloads.clone()),
             deleted: Deleted::default(),
-            memories: progress.memories.clone(),
-            settings,
-            digests: Digests::new(source, workloads.clone()),
-            workloads,
             kinds: ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds()),
+            namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
+            memories: parts.progress.memories.clone(),
+            settings: parts.settings,
+            workloads: parts.workloads,
+            lists: parts.lists,
+            progress: parts.progress,
+            stages: parts.stages,
+            slots: parts.slots,
+            worker: parts.worker,
+            errors: metrics.errors.of(RESTART),
+            metrics,
             client,
             budget,
             keys,
-            progress,
-            errors: metrics.errors.of(RESTART),
-            metrics,
-            namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
-            worker,
-            lists,
             scope,
         }
     }
@@ -339,6 +339,11 @@ impl Reconciler {
     /// Returns the kinds that the cluster serves.
     pub(crate) fn kinds(&self) -> &ServedKinds {
         &self.kinds
+    }
+
+    /// Returns what finds out which pods have other versions of secrets.
+    pub(crate) fn rotations(&self) -> &RotatedPods {
+        &self.rotated
     }
 
     /// Returns what lets restarts wait for releases.

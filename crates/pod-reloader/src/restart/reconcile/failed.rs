@@ -1,5 +1,6 @@
 //! Handles failed passes: reports them, and decides when to try again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pod_reloader_core::error::chain;
@@ -7,16 +8,41 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::Reconciler;
 use crate::config::error::ReadError;
+use crate::metrics::RESTART;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
+use crate::restart::progress::Progress;
+use crate::restart::restraints::Parts;
+use crate::restart::slots::Slots;
+use crate::restart::stages::Stages;
+use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::pause;
+use crate::runtime::worker::Worker;
 
 const UNDONE: &str = "another webhook or policy reverts it";
 
-impl Reconciler {
+/// Handles failed passes.
+pub(super) struct Failures {
+    errors: ControllerErrors,
+    progress: Arc<Progress>,
+    stages: Arc<Stages>,
+    slots: Arc<Slots>,
+    worker: Arc<Worker<WorkloadId>>,
+}
+
+impl Failures {
+    pub(super) fn new(parts: &Parts) -> Self {
+        Self {
+            errors: parts.metrics.errors.of(RESTART),
+            progress: parts.progress.clone(),
+            stages: parts.stages.clone(),
+            slots: parts.slots.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
     /// Reports a failure, once, and returns when to try again. Others no longer wait for the workload.
     pub(super) fn failed(&self, workload: &Workload, error: &RestartError) -> Instant {
         let is_refused = error.is_refusal();

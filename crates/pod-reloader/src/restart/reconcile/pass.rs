@@ -39,7 +39,7 @@ impl Reconciler {
         }
         match next {
             Ok(next) => self.after(id, next),
-            Err(error) => Some(self.failed(&workload, &error)),
+            Err(error) => Some(self.failures.failed(&workload, &error)),
         }
     }
 
@@ -122,7 +122,7 @@ impl Reconciler {
     ) -> Result<Option<Snapshot>, RestartError> {
         let mut snapshot = self.digests.snapshot(workload, since).await?;
         snapshot.first_news = first_news;
-        self.add_rotation(workload, &mut snapshot).await;
+        self.rotated.add_to(workload, &mut snapshot).await;
         self.without_undone(workload, snapshot).await
     }
 
@@ -238,7 +238,7 @@ impl Reconciler {
     ) -> Result<Action, RestartError> {
         let next = self.unchanged(workload, snapshot).await;
         let next = self.put_back(workload).await?.unwrap_or(next);
-        self.unstick(workload).await?;
+        self.stuck_pods.unstick(workload).await?;
         Ok(next.at_latest(snapshot.rotation_due))
     }
 
@@ -260,7 +260,7 @@ impl Reconciler {
             true => Action::AwaitChange,
             false => Action::RequeueAt(Instant::now() + READ_AGAIN),
         };
-        next.at_latest(self.run_cron_job(workload).await)
+        next.at_latest(self.cron_jobs.run(workload).await)
     }
 
     /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because

@@ -1,37 +1,68 @@
 //! Finds out which pods the Secrets Store CSI driver has given other versions of secrets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::rotation::{MountingPod, rotated};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use super::Reconciler;
+use crate::metrics::RESTART;
 use crate::restart::digests::Snapshot;
-use crate::restart::rotations::{Changed, Class};
+use crate::restart::restraints::Parts;
+use crate::restart::rotations::{Changed, Class, Rotations};
+use crate::restart::settings::Settings;
+use crate::restart::workloads::Workloads;
+use crate::runtime::budget::Budget;
+use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::worker::Worker;
 
 /// The time after which lists are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-impl Reconciler {
+/// Finds that out, as far as the statuses of the driver have been seen.
+pub(crate) struct RotatedPods {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    errors: ControllerErrors,
+    rotations: Rotations,
+    workloads: Arc<Workloads>,
+    worker: Arc<Worker<WorkloadId>>,
+}
+
+impl RotatedPods {
+    pub(super) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            errors: parts.metrics.errors.of(RESTART),
+            rotations: Rotations::default(),
+            workloads: parts.workloads.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
     /// Takes in a status as it is now.
-    pub(crate) fn status_seen(&self, status: &PodStatus) {
+    pub(crate) fn seen(&self, status: &PodStatus) {
         let class = self.rotations.saw(status);
         self.push_mounting(class);
     }
 
     /// Takes in that a status is gone.
-    pub(crate) fn status_gone(&self, status: &PodStatus) {
+    pub(crate) fn gone(&self, status: &PodStatus) {
         let class = self.rotations.gone(status);
         self.push_mounting(class);
     }
 
     /// Takes in a complete list of the statuses in a namespace, or in all of them.
-    pub(crate) fn statuses_listed(&self, namespace: Option<&Name>, changed: Changed) {
+    pub(crate) fn listed(&self, namespace: Option<&Name>, changed: Changed) {
         let classes = self.rotations.listed(namespace, changed);
         self.push_mounting(classes);
     }
@@ -48,7 +79,7 @@ impl Reconciler {
     ///
     /// The pods and their statuses are listed once nothing has happened to the statuses for the settle period, so that
     /// there is one look for many pods that are rotated one after the other.
-    pub(super) async fn add_rotation(&self, workload: &Workload, snapshot: &mut Snapshot) {
+    pub(super) async fn add_to(&self, workload: &Workload, snapshot: &mut Snapshot) {
         let Some(classes) = workload.classes.as_deref() else {
             return;
         };

@@ -1,30 +1,60 @@
 //! Deletes pods of StatefulSets that are in the way of a corrected configuration, if the settings ask for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::staging::Health;
 use pod_reloader_core::stuck::{SetPod, StatefulSet, stuck_pod};
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::Reconciler;
+use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
+use crate::restart::memory::Memories;
+use crate::restart::progress::Progress;
+use crate::restart::restraints::Parts;
+use crate::restart::settings::Settings;
 use crate::restart::stuck::Stuck;
+use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::worker::Worker;
 
 /// The number of looks at a pod before it is deleted, apart from the first.
 const LOOKS: u32 = 2;
 /// The minimum time between two looks, however soon a pod is to be deleted.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
-impl Reconciler {
+/// Deletes such pods.
+pub(super) struct StuckPods {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    metrics: Metrics,
+    memories: Memories,
+    progress: Arc<Progress>,
+    worker: Arc<Worker<WorkloadId>>,
+}
+
+impl StuckPods {
+    pub(super) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            metrics: parts.metrics.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
     /// Deletes the pod that keeps a StatefulSet with the right hash from going on, if it has been in the way for
     /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
     pub(super) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {

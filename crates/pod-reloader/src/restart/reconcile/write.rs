@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use kube::api::Patch;
-use pod_reloader_core::cron_job::{NoRun, Run};
 use pod_reloader_core::decision::{Cause, baseline_by_time};
 use pod_reloader_core::object::{CustomObject, Object, WorkloadObject};
 use pod_reloader_core::patch::{self, Stamp};
@@ -14,10 +13,8 @@ use tracing::{debug, info};
 
 use super::pins::Pinned;
 use super::{Reconciler, version};
-use crate::config::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
-use crate::restart::cron_jobs;
 use crate::restart::error::RestartError;
 use crate::restart::restraints::{DueRestart, stage_for};
 use crate::runtime::client::{DEADLINE, patch_params, within};
@@ -126,11 +123,10 @@ impl Reconciler {
             self.restarted(restarting);
         });
         let action = action.await;
-        if runs && is_restarted && cron_jobs::is_cron_job(id.kind) {
-            let now = (self.settings.clock)();
-            self.memories.with(id, |memory| memory.runs.note(now));
+        if runs && is_restarted {
+            self.cron_jobs.run_is_due(id);
         }
-        Ok(action?.at_latest(self.run_cron_job(workload).await))
+        Ok(action?.at_latest(self.cron_jobs.run(workload).await))
     }
 
     /// Returns the objects that were first read with the content that the pods lack, if it came while we were watching:
@@ -197,63 +193,6 @@ impl Reconciler {
         if !(restarting.is_again && self.progress.is_reported_reverted(id)) {
             self.progress.report(workload, notice);
         }
-    }
-
-    /// Runs a CronJob out of schedule, if a run of it is due and need not wait. Returns when to look again. Creates a Job
-    /// once, and reports a failure.
-    pub(super) async fn run_cron_job(&self, workload: &Workload) -> Option<Instant> {
-        let id = &workload.id;
-        let (due, next_look) = self.memories.with(id, |memory| memory.runs.due())?;
-        let waits = || self.memories.with(id, |memory| memory.runs.waits());
-        if Instant::now() < next_look {
-            return Some(next_look);
-        }
-        let begun = match cron_jobs::read(&self.client, &self.budget, id).await {
-            Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
-                Run::Wait => return Some(waits()),
-                Run::GiveUp(why) => {
-                    self.not_run(workload, why);
-                    Ok(None)
-                }
-                Run::Begin(replaced) => {
-                    cron_jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
-                }
-            },
-            Err(error) if !error.is_refusal() => return Some(waits()),
-            Err(error) => Err(error),
-        };
-        self.memories.with(id, |memory| memory.runs.forget());
-        let WorkloadId {
-            namespace, name, ..
-        } = id;
-        match begun {
-            Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
-            Ok(None) => {}
-            Err(error) => {
-                let notice = Notice::NotRun(in_own_words(&error).to_owned());
-                self.progress.report(workload, notice);
-            }
-        }
-        None
-    }
-
-    /// Reports that a CronJob is not run out of schedule.
-    fn not_run(&self, workload: &Workload, why: NoRun) {
-        let WorkloadId {
-            namespace, name, ..
-        } = &workload.id;
-        let why = match why {
-            NoRun::TooLate => {
-                let error = "it could not begin within startingDeadlineSeconds";
-                let notice = Notice::NotRun(error.to_owned());
-                self.progress.report(workload, notice);
-                return;
-            }
-            NoRun::Suspended => "it is suspended",
-            NoRun::Scheduled => "its schedule has run it since",
-            NoRun::Deleted => "it is being deleted",
-        };
-        info!(%namespace, name = &**name, why, "a CronJob was not run");
     }
 
     /// Writes a baseline.

@@ -58,7 +58,9 @@ pub(super) async fn watch_statuses(
                                 "the cluster no longer serves the statuses of the Secrets Store CSI driver"
                             );
                             for namespace in &namespaces {
-                                reconciler.statuses_listed(namespace.as_ref(), Changed::new());
+                                reconciler
+                                    .rotations()
+                                    .listed(namespace.as_ref(), Changed::new());
                             }
                         }
                     }
@@ -80,10 +82,12 @@ async fn watch(
     let watching = statuses.follow(|event| match event {
         Event::Init => listed.clear(),
         Event::InitApply(status) => add(&mut listed, &status),
-        Event::Apply(status) => reconciler.status_seen(&status),
-        Event::Delete(status) => reconciler.status_gone(&status),
+        Event::Apply(status) => reconciler.rotations().seen(&status),
+        Event::Delete(status) => reconciler.rotations().gone(&status),
         Event::InitDone => {
-            reconciler.statuses_listed(namespace.as_ref(), std::mem::take(&mut listed));
+            reconciler
+                .rotations()
+                .listed(namespace.as_ref(), std::mem::take(&mut listed));
         }
     });
     watching.await;

@@ -1,0 +1,104 @@
+//! Runs CronJobs out of schedule whose config has changed.
+
+use std::sync::Arc;
+
+use kube::Client;
+use pod_reloader_core::cron_job::{NoRun, Run};
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::info;
+
+use crate::config::error::in_own_words;
+use crate::report::notice::Notice;
+use crate::restart::cron_jobs;
+use crate::restart::memory::Memories;
+use crate::restart::progress::Progress;
+use crate::restart::restraints::Parts;
+use crate::restart::settings::Settings;
+use crate::runtime::budget::Budget;
+
+/// Runs CronJobs.
+pub(super) struct CronJobs {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    memories: Memories,
+    progress: Arc<Progress>,
+}
+
+impl CronJobs {
+    pub(super) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+        }
+    }
+
+    /// Notes that a workload has other content from now on: if it is a CronJob, a run is due.
+    pub(super) fn run_is_due(&self, id: &WorkloadId) {
+        if cron_jobs::is_cron_job(id.kind) {
+            let now = (self.settings.clock)();
+            self.memories.with(id, |memory| memory.runs.note(now));
+        }
+    }
+
+    /// Runs a CronJob out of schedule, if a run of it is due and need not wait. Returns when to look again. Creates a Job
+    /// once, and reports a failure.
+    pub(super) async fn run(&self, workload: &Workload) -> Option<Instant> {
+        let id = &workload.id;
+        let (due, next_look) = self.memories.with(id, |memory| memory.runs.due())?;
+        let waits = || self.memories.with(id, |memory| memory.runs.waits());
+        if Instant::now() < next_look {
+            return Some(next_look);
+        }
+        let begun = match cron_jobs::read(&self.client, &self.budget, id).await {
+            Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
+                Run::Wait => return Some(waits()),
+                Run::GiveUp(why) => {
+                    self.not_run(workload, why);
+                    Ok(None)
+                }
+                Run::Begin(replaced) => {
+                    cron_jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
+                }
+            },
+            Err(error) if !error.is_refusal() => return Some(waits()),
+            Err(error) => Err(error),
+        };
+        self.memories.with(id, |memory| memory.runs.forget());
+        let WorkloadId {
+            namespace, name, ..
+        } = id;
+        match begun {
+            Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
+            Ok(None) => {}
+            Err(error) => {
+                let notice = Notice::NotRun(in_own_words(&error).to_owned());
+                self.progress.report(workload, notice);
+            }
+        }
+        None
+    }
+
+    /// Reports that a CronJob is not run out of schedule.
+    fn not_run(&self, workload: &Workload, why: NoRun) {
+        let WorkloadId {
+            namespace, name, ..
+        } = &workload.id;
+        let why = match why {
+            NoRun::TooLate => {
+                let error = "it could not begin within startingDeadlineSeconds";
+                let notice = Notice::NotRun(error.to_owned());
+                self.progress.report(workload, notice);
+                return;
+            }
+            NoRun::Suspended => "it is suspended",
+            NoRun::Scheduled => "its schedule has run it since",
+            NoRun::Deleted => "it is being deleted",
+        };
+        info!(%namespace, name = &**name, why, "a CronJob was not run");
+    }
+}
