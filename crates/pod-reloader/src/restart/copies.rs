@@ -384,7 +384,7 @@ impl Handler for Keeper {
             return Some(began + LOOK_AGAIN);
         }
         // Without them, nobody knows which copies are ours. Whoever reads them says why they cannot be read.
-        let Ok(keys) = self.reconciler.hash_keys().await else {
+        let Ok(keys) = self.reconciler.pins().hash_keys().await else {
             return Some(began + LOOK_AGAIN);
         };
         if let Err(error) = self.look_at(namespace, &keys).await {

@@ -6,6 +6,7 @@ mod failed;
 mod http_reload;
 mod left_out;
 mod pass;
+mod pinned;
 mod pins;
 mod revert;
 mod rotations;
@@ -29,8 +30,10 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::certificates::LoadedCertificates;
 use self::cron_jobs::CronJobs;
 use self::failed::Failures;
+use self::pins::PinnedContent;
 use self::rotations::RotatedPods;
 use self::stuck::StuckPods;
 use crate::config::keys::Keys;
@@ -54,7 +57,7 @@ use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::queue::Item;
-use crate::runtime::worker::{Handler, Worker};
+use crate::runtime::worker::Worker;
 
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
@@ -67,11 +70,13 @@ pub(crate) struct Reconciler {
     errors: ControllerErrors,
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
-    digests: Digests,
+    digests: Arc<Digests>,
     stages: Arc<Stages>,
     slots: Arc<Slots>,
     restraints: Restraints,
     failures: Failures,
+    pins: PinnedContent,
+    certificates: LoadedCertificates,
     rotated: RotatedPods,
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
@@ -103,6 +108,7 @@ impl Reconciler {
             &scope,
             metrics.reads(Reader::Reconcile),
         );
+        let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
         let reloads = || {
             let worker = parts.worker.clone();
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
@@ -110,11 +116,13 @@ impl Reconciler {
         Self {
             restraints: Restraints::new(&parts),
             failures: Failures::new(&parts),
+            pins: PinnedContent::new(&parts, &keys, &digests),
+            certificates: LoadedCertificates::new(&parts, &digests),
             rotated: RotatedPods::new(&parts, &client, &budget),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
             cron_jobs: CronJobs::new(&parts, &client, &budget),
             reloads: scope.http_reloads().then(reloads),
-            digests: Digests::new(source, parts.workloads.clone()),
+            digests,
             deleted: Deleted::default(),
             kinds: ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds()),
             namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
@@ -336,6 +344,11 @@ impl Reconciler {
         self.worker.push_all(self.workloads.that_fit(namespace));
     }
 
+    /// Returns what reads and makes copies.
+    pub(crate) fn pins(&self) -> &PinnedContent {
+        &self.pins
+    }
+
     /// Returns the kinds that the cluster serves.
     pub(crate) fn kinds(&self) -> &ServedKinds {
         &self.kinds
@@ -437,25 +450,6 @@ fn version(object: &impl Object) -> u64 {
 impl Item for WorkloadId {
     fn namespace(&self) -> &Name {
         &self.namespace
-    }
-}
-
-impl Handler for Reconciler {
-    type Item = WorkloadId;
-
-    async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
-        self.pass(id).await
-    }
-
-    fn handled(&self, id: &WorkloadId) {
-        if self.workloads.get(id).is_none() {
-            self.progress.forget(id);
-        }
-        self.worker.push_all(self.slots.pass_ended(id));
-    }
-
-    fn is_busy(&self, is_busy: bool) {
-        self.progress.is_busy(is_busy);
     }
 }
 

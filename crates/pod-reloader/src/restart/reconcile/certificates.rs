@@ -1,24 +1,43 @@
 //! Finds out when the certificates expire that pods have loaded: a restart may not wait for a window that long.
 
+use std::sync::Arc;
+
 use pod_reloader_core::decision::present_value;
 use pod_reloader_core::digest::{ConfigObject, Presence};
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::Workload;
 use tracing::debug;
 
-use super::Reconciler;
 use crate::restart::certificates::{Certificate, Loaded};
-use crate::restart::digests::Snapshot;
+use crate::restart::digests::{Digests, Snapshot};
+use crate::restart::memory::Memories;
+use crate::restart::restraints::Parts;
+use crate::restart::workloads::Workloads;
 
 /// The key of a Secret that holds certificates.
 const CERTIFICATES: &str = "tls.crt";
 /// The maximum number of Secrets of one workload whose certificates are looked at.
 const MAX_SECRETS: usize = 16;
 
-impl Reconciler {
+/// Finds that out when the config hash is right: later, nobody knows what the pods have loaded.
+pub(super) struct LoadedCertificates {
+    digests: Arc<Digests>,
+    workloads: Arc<Workloads>,
+    memories: Memories,
+}
+
+impl LoadedCertificates {
+    pub(super) fn new(parts: &Parts, digests: &Arc<Digests>) -> Self {
+        Self {
+            digests: digests.clone(),
+            workloads: parts.workloads.clone(),
+            memories: parts.progress.memories.clone(),
+        }
+    }
+
     /// Notes when the certificates expire that the pods of a workload with the right hash have loaded, if it
     /// is restarted only at certain times. Returns false if that could not be found out.
-    pub(super) async fn has_loaded(&self, workload: &Workload, snapshot: &Snapshot) -> bool {
+    pub(super) async fn note(&self, workload: &Workload, snapshot: &Snapshot) -> bool {
         let gates = workload.gates.as_deref();
         let has_windows = gates.is_some_and(|it| it.windows.is_some());
         let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {

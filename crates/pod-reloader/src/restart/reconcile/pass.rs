@@ -14,13 +14,16 @@ use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::restraints::{DueRestart, Phase, Restraints};
+use crate::runtime::worker::Handler;
 
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-impl Reconciler {
+impl Handler for Reconciler {
+    type Item = WorkloadId;
+
     /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
-    pub(super) async fn pass(&self, id: &WorkloadId) -> Option<Instant> {
+    async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
         self.slots.pass_begins(id);
         if !self.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
@@ -43,6 +46,19 @@ impl Reconciler {
         }
     }
 
+    fn handled(&self, id: &WorkloadId) {
+        if self.workloads.get(id).is_none() {
+            self.progress.forget(id);
+        }
+        self.worker.push_all(self.slots.pass_ended(id));
+    }
+
+    fn is_busy(&self, is_busy: bool) {
+        self.progress.is_busy(is_busy);
+    }
+}
+
+impl Reconciler {
     /// Makes one pass over one workload. The first half works from memory, and checks if there is anything
     /// to do. The second half asks the apiserver, decides again, and writes.
     async fn reconcile(
@@ -123,7 +139,7 @@ impl Reconciler {
         let mut snapshot = self.digests.snapshot(workload, since).await?;
         snapshot.first_news = first_news;
         self.rotated.add_to(workload, &mut snapshot).await;
-        self.without_undone(workload, snapshot).await
+        self.pins.without_undone(workload, snapshot).await
     }
 
     /// Decides by what is remembered, and notes the decision for other workloads and for the features that wait for it.
@@ -256,7 +272,7 @@ impl Reconciler {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);
-        let next = match self.has_loaded(workload, snapshot).await {
+        let next = match self.certificates.note(workload, snapshot).await {
             true => Action::AwaitChange,
             false => Action::RequeueAt(Instant::now() + READ_AGAIN),
         };

@@ -137,7 +137,7 @@ impl Reconciler {
             pins: present.copies(),
             undone: Pins::default(),
         };
-        let keys = self.hash_keys().await?;
+        let keys = self.pins.hash_keys().await?;
         let names = workload.copy_names(&keys).and(&pins);
         let undone = workload.undone_by(&pins, &had, &now.objects, &names);
         // Something has changed that no watch has shown yet, or is about to be written.

@@ -76,7 +76,7 @@ impl Reconciler {
         if self.settings.observe {
             return Ok(self.would_restart(restarting));
         }
-        let pins = match self.pin(workload, snapshot).await? {
+        let pins = match self.pins.pin(workload, snapshot).await? {
             // Without room for them, the pods use the ConfigMaps themselves.
             Pinned::As(Some(pins))
                 if workload.too_long_with(config_hash, Some(&pins)).is_some() =>
