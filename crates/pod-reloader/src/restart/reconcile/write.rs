@@ -15,6 +15,7 @@ use super::pins::Pinned;
 use super::{Reconciler, version};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::restraints::{DueRestart, stage_for};
 use crate::runtime::client::{DEADLINE, patch_params, within};
