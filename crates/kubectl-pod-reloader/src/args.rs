@@ -53,15 +53,15 @@ pub(crate) struct Connection {
     #[arg(long, global = true)]
     pub(crate) context: Option<String>,
 
-    /// Cluster of the kubeconfig, in place of that of the context.
+    /// Cluster of the kubeconfig [default: the cluster of the context].
     #[arg(long, global = true)]
     pub(crate) cluster: Option<String>,
 
-    /// User of the kubeconfig, in place of that of the context.
+    /// User of the kubeconfig [default: the user of the context].
     #[arg(long, global = true)]
     pub(crate) user: Option<String>,
 
-    /// URL of the apiserver, in place of that of the cluster.
+    /// URL of the apiserver [default: the URL of the cluster].
     #[arg(short, long, global = true, value_name = "URL", value_parser = server)]
     pub(crate) server: Option<Uri>,
 
@@ -310,7 +310,7 @@ pub(crate) enum Command {
         #[arg(short, long, conflicts_with = "live")]
         watch: bool,
     },
-    /// Print patches that replace the annotations of other controllers by those of pod-reloader.
+    /// Print patches that replace the annotations of other controllers with pod-reloader's.
     ///
     /// Each patch is a YAML document with metadata alone, to be committed to Git or applied. It keeps what the workload tracks. What cannot be translated is printed as a comment, with the reason. Nothing is written to the cluster, and manifests are read without a cluster.
     Migrate {
@@ -614,9 +614,9 @@ impl Named for ChosenObjects {
 /// The workloads whose annotations are translated.
 #[derive(Debug)]
 pub(crate) enum Migrated {
-    /// Those in manifests.
+    /// Workloads in manifests.
     Manifests(Sources),
-    /// Those in the cluster.
+    /// Workloads in the cluster.
     Workloads(Chosen),
 }
 
@@ -624,7 +624,7 @@ impl Migrated {
     const FILENAME: &str = "filename";
     const RECURSIVE: &str = "recursive";
 
-    /// Parses workloads of the cluster. With `-A` alone, they are those of all namespaces: nothing is written.
+    /// Parses workloads of the cluster. `-A` alone chooses the workloads of all namespaces, because nothing is written.
     fn chosen(words: &[String], matches: &ArgMatches) -> Result<Chosen, String> {
         let selects = matches.contains_id(Chosen::SELECTOR) || matches.get_flag(Chosen::ALL);
         let all_namespaces = matches.get_flag(Chosen::ALL_NAMESPACES);
