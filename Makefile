@@ -360,7 +360,7 @@ fmt: ## Format the code
 golden: ## Write the CRDs, what the chart renders, and the tables of values, flags and fields, where tests compare them
 	@scripts/need rust cc control-plane
 	UPDATE_GOLDEN=1 cargo test -p pod-reloader-api -p pod-reloader-settings
-	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
+	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact chart::goldens::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
 .PHONY: screenshot
 screenshot: ## Write the picture of the graph's page in the docs
