@@ -1,12 +1,24 @@
 //! Renders each values file in `ci`, and compares the rendering with its golden file.
 
+mod compact;
+mod differences;
+
 use std::fs;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail, ensure};
 use pod_reloader_e2e::chart;
+use serde_json::Value;
 
+use self::differences::{BASE, Part, Renderings};
 use super::{SERVES_POLICY, golden, helm, profiles, template_args, values_name};
+
+/// Values files that combine features. They come last, so that most of their objects are as in the file of a feature.
+const COMBINATIONS: [&str; 2] = ["everything", "platform"];
+
+/// First line of each golden file with differences.
+const HEADER: &str = "# Written by `make golden`. CONTRIBUTING.md says how to read it.\n";
 
 /// What the chart renders with the values file `NAME-values.yaml` in `ci`.
 pub(super) struct Rendering {
@@ -16,20 +28,60 @@ pub(super) struct Rendering {
 
 #[test]
 fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
+    let parts = parts()?;
+    let mut earlier = Renderings::default();
     for Rendering { name, text } in renderings()? {
         ensure!(
             *text == rendered(name)?,
             "{name}: another time, other bytes"
         );
-        golden(
-            &chart().join("ci/golden").join(format!("{name}.yaml")),
-            text,
-        )?;
+        let differences = earlier.add(name, text, &parts)?;
+        if name == BASE {
+            golden(&golden_file(name), text)?;
+        } else {
+            golden(&golden_file(name), &format!("{HEADER}{differences}"))?;
+        }
     }
     Ok(())
 }
 
-/// Returns the rendering of each values file. All tests of a process share them.
+#[test]
+fn every_golden_file_has_its_file_of_values() -> Result<()> {
+    let renderings = renderings()?;
+    for entry in fs::read_dir(chart().join("ci/golden"))? {
+        let path = entry?.path();
+        let mut names = renderings.iter().map(|rendering| &rendering.name);
+        let has_values = names.any(|name| golden_file(name) == path);
+        ensure!(has_values, "{}: nothing writes it", path.display());
+    }
+    Ok(())
+}
+
+/// Returns the values that the chart takes from files.
+fn parts() -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for entry in fs::read_dir(chart().join("files"))? {
+        let path = entry?.path();
+        let definition: Value = serde_json::from_slice(&fs::read(&path)?)?;
+        parts.push(Part {
+            file: path.strip_prefix(chart())?.display().to_string(),
+            value: definition["spec"].clone(),
+        });
+    }
+    let dashboard = "dashboards/pod-reloader.json";
+    parts.push(Part {
+        file: dashboard.to_owned(),
+        value: Value::from(fs::read_to_string(chart().join(dashboard))?),
+    });
+    Ok(parts)
+}
+
+fn golden_file(name: &str) -> PathBuf {
+    let ending = if name == BASE { "yaml" } else { "diff" };
+    chart().join("ci/golden").join(format!("{name}.{ending}"))
+}
+
+/// Returns the rendering of each values file, in the order in which they are compared. All tests of a process share them.
 pub(super) fn renderings() -> Result<&'static [Rendering]> {
     static RENDERINGS: OnceLock<Result<Vec<Rendering>>> = OnceLock::new();
     match RENDERINGS.get_or_init(render_all) {
@@ -44,6 +96,11 @@ fn render_all() -> Result<Vec<Rendering>> {
         names.extend(values_name(&entry?.path()));
     }
     names.sort();
+    // A stable order, in which the base is the first one.
+    names.sort_by_key(|name| {
+        let is_combination = COMBINATIONS.contains(&name.as_str()) || name.starts_with("profile-");
+        (name != BASE, is_combination)
+    });
     let render = |name: String| {
         let text = rendered(&name)?;
         Ok(Rendering { name, text })
