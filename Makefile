@@ -379,7 +379,7 @@ $(mdbook_root)/bin/mdbook:
 	$(call phase,build mdBook,cargo install --debug --locked --root $(mdbook_root) --no-default-features --features search mdbook@$(mdbook_version))
 
 .PHONY: manifests
-manifests: ## Render the plain manifests from the chart
+manifests: ## Render the bases for kustomize from the chart, of which a release makes the plain manifests
 	@scripts/need rust cc control-plane
 	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact manifests::the_manifests_are_what_the_chart_renders
 

@@ -443,8 +443,7 @@ fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<
     for file in [
         chart().join("values.yaml"),
         chart().join("templates/NOTES.txt"),
-        charts.join("manifests/install.yaml"),
-        charts.join("manifests/install-without-policy.yaml"),
+        charts.join("manifests/kustomize/policy.yaml"),
         charts.join("manifests/kustomize/without-policy/operator.yaml"),
     ] {
         texts.push((file.display().to_string(), fs::read_to_string(&file)?));

@@ -1,4 +1,4 @@
-//! The plain manifests: rendered from the chart, applied by kubectl, patched by kustomize.
+//! The plain manifests and the bases for kustomize: rendered from the chart, applied by kubectl, patched by kustomize.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,7 @@ fn the_manifests_are_what_the_chart_renders() -> Result<()> {
         operator.len() > 10 && policy.len() == 2,
         "the policy and its binding"
     );
-    let without_policy = [&[NAMESPACE.to_owned()], &*operator].concat();
-    let all = [&*without_policy, &*policy].concat();
     for (file, content) in [
-        ("install.yaml", format!("{HEADER}{}", all.join("---\n"))),
-        (
-            "install-without-policy.yaml",
-            format!("{HEADER}{}", without_policy.join("---\n")),
-        ),
         ("kustomize/without-policy/namespace.yaml", namespace),
         ("kustomize/without-policy/operator.yaml", operator_file),
         ("kustomize/policy.yaml", policy_file),
@@ -46,13 +39,14 @@ fn the_manifests_are_what_the_chart_renders() -> Result<()> {
 
 #[test]
 fn kustomize_makes_the_objects_of_the_manifests() -> Result<()> {
+    let plain = plain_manifests()?;
     for (folder, file) in [
         ("kustomize", "install.yaml"),
         ("kustomize/without-policy", "install-without-policy.yaml"),
     ] {
         // Both through kustomize, so that they are formatted alike.
         let copy = tempfile::tempdir()?;
-        fs::copy(manifests().join(file), copy.path().join(file))?;
+        fs::copy(plain.path().join(file), copy.path().join(file))?;
         let kustomization = json!({"resources": [file]}).to_string();
         fs::write(copy.path().join("kustomization.yaml"), kustomization)?;
         let of_file = kustomize(copy.path())?;
@@ -117,8 +111,9 @@ async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Resu
     .await?;
     let kubectl = control_plane.kubectl();
     let outcome = async {
+        let plain = plain_manifests()?;
         let [all, without] = ["install.yaml", "install-without-policy.yaml"]
-            .map(|file| format!("--filename={}", manifests().join(file).display()));
+            .map(|file| format!("--filename={}", plain.path().join(file).display()));
         kubectl.run(&["apply", &without]).await?;
         let refused = kubectl.output(&["apply", &all], "").await?;
         ensure!(
@@ -135,8 +130,9 @@ async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Resu
 /// Applies the manifests, restarts a workload, applies again, and deletes.
 async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     let kubectl = control_plane.kubectl();
-    let file = manifests().join("install.yaml").display().to_string();
-    let file = format!("--filename={file}");
+    let plain = plain_manifests()?;
+    let file = plain.path().join("install.yaml");
+    let file = format!("--filename={}", file.display());
     let apply = [apply, &[&*file]].concat();
     kubectl.run(&apply).await?;
     let directory = tempfile::tempdir()?;
@@ -439,9 +435,24 @@ fn rendered() -> Result<(Vec<String>, Vec<String>)> {
     Ok(documents.partition(|document| !is_policy(document)))
 }
 
-/// Returns the folder of the manifests.
+/// Returns the folder of the bases for kustomize.
 fn manifests() -> PathBuf {
     chart().with_file_name("manifests")
+}
+
+/// Returns a folder with the manifests of a release, except for the name of the image.
+fn plain_manifests() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new(chart().join("../../scripts/release"))
+        .arg("manifests")
+        .arg(folder.path())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(folder)
 }
 
 /// Placeholder that is not a valid image name, so that nothing can be pulled by it.

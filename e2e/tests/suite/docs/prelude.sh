@@ -29,7 +29,7 @@ kubectl() {
     # The last time-out counts. The page has one for a machine that is not busy.
     wait) command kubectl "$@" --timeout=5m ;;
     # Those that change nothing.
-    get | describe | events | logs | version | pod-reloader) command kubectl "$@" ;;
+    get | describe | events | logs | version | kustomize | pod-reloader) command kubectl "$@" ;;
     *) and_pods kubectl "$@" ;;
   esac
 }
