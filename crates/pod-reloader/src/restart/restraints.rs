@@ -164,24 +164,35 @@ impl Restraints {
 
     /// Returns the restraints in the order in which they are asked.
     fn in_order(&self) -> [Row<'_>; 8] {
+        // Without `..`, so that a restraint that is added is not left out here.
+        let Self {
+            settle,
+            releases,
+            together,
+            gates,
+            brake,
+            stages,
+            slots,
+            pace,
+        } = self;
         [
             // It notes that the restart is due, and since when. The others rely on that.
-            in_both(&self.settle),
+            in_both(settle),
             // A release that goes on may change more objects, so nobody is asked yet to approve their content.
-            in_both(&self.releases),
+            in_both(releases),
             // Nor is anybody asked to approve content of which a part is missing.
-            in_both(&self.together),
+            in_both(together),
             // What users hold is reported as held, even if it was restarted too often, or if others would go first.
-            in_both(&self.gates),
+            in_both(gates),
             // Nobody waits for a workload with its brake on, so it does not get as far as the stages. Nothing is written to
             // the workload between the two phases, so the brake is as it was.
-            in_preview(&self.brake),
+            in_preview(brake),
             // A workload that waits for others must not have a place in the line for a slot.
-            in_both(&self.stages),
+            in_both(stages),
             // The last one that depends on other workloads: from here on, the workload keeps its place until the pass ends.
-            in_both(&self.slots),
+            in_both(slots),
             // A workload is reported as reverted only if it could go otherwise. The write itself asks for its pace again.
-            in_preview(&self.pace),
+            in_preview(pace),
         ]
     }
 
