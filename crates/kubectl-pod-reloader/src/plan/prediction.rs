@@ -8,6 +8,7 @@ use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::plan::{self, Change, Difference, State};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::SyncStatus;
+use pod_reloader_core::workload::Workload;
 use pod_reloader_settings::Reconcile;
 use serde_json::json;
 
@@ -281,13 +282,37 @@ async fn sync_status(
 /// Returns true if an edit of a workload changes what it tracks, how it is restarted, or what a restart waits for.
 fn is_edited(now: &Seen<'_>, after: &Seen<'_>) -> bool {
     let parts = |seen: &Seen<'_>| {
-        let workload = &seen.workload;
+        // Without `..`, so that a field that is added is not left out here.
+        let Workload {
+            references,
+            pinning,
+            gates,
+            together,
+            opt_in,
+            id: _,
+            api_version: _,
+            uid: _,
+            generation: _,
+            listed_only: _,
+            requirements: _,
+            untracked_requirements: _,
+            templates: _,
+            restart: _,
+            stall: _,
+            markers: _,
+            settle_period: _,
+            classes: _,
+            http_reload: _,
+            staging: _,
+            advice: _,
+            releases: _,
+        } = &seen.workload;
         (
-            workload.references.clone(),
-            workload.pinning.clone(),
-            workload.gates.clone(),
-            workload.together.clone(),
-            workload.opt_in,
+            references.clone(),
+            pinning.clone(),
+            gates.clone(),
+            together.clone(),
+            *opt_in,
             seen.is_managed(),
         )
     };

@@ -35,6 +35,7 @@ pub(super) fn waits_for(
 mod tests {
     use super::*;
     use crate::cluster::canned::deployment;
+    use crate::due::told_by;
     use crate::operators::read;
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::kind::WorkloadKind;
@@ -89,6 +90,23 @@ mod tests {
         };
         let held = own(true, None);
         assert_eq!(gates::closed_by_itself(Some(&held), &current), None);
+    }
+
+    /// The operator has a test that it has the same reasons as the document.
+    #[test]
+    fn every_documented_wait_is_recognised_by_its_reason() {
+        let document = include_str!("../../../../docs/operating.md");
+        let reasons = document.lines().filter_map(|line| {
+            let (reason, _) = line.strip_prefix("| `")?.split_once("` | ")?;
+            reason.starts_with("WaitingFor").then_some(reason)
+        });
+        let reasons: Vec<_> = reasons.collect();
+        assert!(reasons.contains(&"WaitingForStage"), "{reasons:?}");
+        for reason in reasons {
+            let event = latest(reason);
+            assert!(told_by(&event).is_some(), "{reason}");
+            assert!(waits_for(None, &due(), Some(&event)).is_some(), "{reason}");
+        }
     }
 
     #[test]
