@@ -350,4 +350,16 @@ mod tests {
             assert_eq!(list.contains(&name), applies, "{key}");
         }
     }
+
+    #[test]
+    fn every_key_that_says_only_when_is_listed_among_those_that_stay_with_the_pods() {
+        let page = include_str!("../../../docs/annotations.md");
+        let mut lines = page.lines();
+        let row = lines.find(|line| line.starts_with("| `kubectl delete --cascade=orphan`"));
+        let row = row.unwrap();
+        for Key { key, is_timing, .. } in KEYS {
+            let name = format!("`{}`", &key[PREFIX.len()..]);
+            assert_eq!(row.contains(&name), is_timing, "{key}");
+        }
+    }
 }

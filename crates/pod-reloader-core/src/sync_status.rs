@@ -172,6 +172,24 @@ mod tests {
     }
 
     #[test]
+    fn every_sync_status_can_be_read() {
+        let next = |status| match status {
+            SyncStatus::Current => Some(SyncStatus::Due(Cause::FirstStamp)),
+            SyncStatus::Due(Cause::FirstStamp) => Some(SyncStatus::Due(Cause::Changed)),
+            SyncStatus::Due(Cause::Changed) => Some(SyncStatus::Due(Cause::ChangedBeforeTakeover)),
+            SyncStatus::Due(Cause::ChangedBeforeTakeover) => Some(SyncStatus::Due(Cause::Pinned)),
+            SyncStatus::Due(Cause::Pinned) => Some(SyncStatus::Due(Cause::Rotated)),
+            SyncStatus::Due(Cause::Rotated) => Some(SyncStatus::MissingConfig),
+            SyncStatus::MissingConfig => Some(SyncStatus::BaselineDue),
+            SyncStatus::BaselineDue => Some(SyncStatus::NotManaged),
+            SyncStatus::NotManaged => Some(SyncStatus::Unknown),
+            SyncStatus::Unknown => None,
+        };
+        let all = std::iter::successors(Some(SyncStatus::Current), |it| next(*it));
+        assert!(all.eq(SyncStatus::ALL));
+    }
+
+    #[test]
     fn another_warning_is_not_a_report() {
         for text in [
             "",

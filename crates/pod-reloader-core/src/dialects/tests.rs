@@ -966,6 +966,29 @@ fn every_dialect_is_found_by_its_name() {
     assert!(error.contains("trigger-controller"), "{error}");
 }
 
+/// Somebody may fill a list with tiny items.
+#[test]
+fn the_memory_for_a_list_of_each_dialect_is_counted() {
+    let counted = include_str!("../../tests/weight.rs");
+    for dialect in Dialect::ALL {
+        let grammar = dialect.grammar();
+        let lists = grammar.lists.iter().chain(grammar.excludes);
+        let lists: Vec<_> = lists.map(|(_, key)| format!("\"{key}\"")).collect();
+        let is_counted = lists.iter().any(|key| counted.contains(key));
+        assert!(lists.is_empty() || is_counted, "{dialect}");
+    }
+}
+
+#[test]
+fn a_migration_says_of_each_dialect_whether_marks_keep_objects_from_being_tracked() {
+    for dialect in Dialect::ALL {
+        let has_marks = dialect.denying_marks() != Marks::NOT_SELECTED;
+        for ReadKey { key, .. } in dialect.read_keys() {
+            assert_eq!(crate::migration::reads_marks(key), has_marks, "{key}");
+        }
+    }
+}
+
 /// This is as large as the annotations of an object may be. Reading it used to take minutes.
 #[test]
 fn a_workload_full_of_data_keys_or_of_bad_patterns_is_read() {
