@@ -1,4 +1,4 @@
-//! The table of faults names only tests that exist.
+//! What documents say of the tests: their names in the table of faults, and the versions that they run on.
 
 use std::{
     fs,
@@ -29,6 +29,32 @@ fn every_test_that_the_table_of_faults_names_exists() -> Result<()> {
         ensure!(is_there, "there is no test {module}::{test}");
     }
     Ok(())
+}
+
+#[test]
+fn the_documented_versions_are_those_that_tests_build() -> Result<()> {
+    let page = include_str!("../../../docs/versions.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane");
+    let mut modules = vec![root.join("go.mod"), root.join("helm3/go.mod")];
+    for version in fs::read_dir(root.join("versions"))? {
+        modules.push(version?.path().join("go.mod"));
+    }
+    for path in modules {
+        let module = fs::read_to_string(&path)?;
+        let versions: Vec<_> = module.lines().filter_map(version).collect();
+        ensure!(!versions.is_empty(), "{}", path.display());
+        for version in versions {
+            ensure!(page.contains(version), "versions.md: {version}");
+        }
+    }
+    Ok(())
+}
+
+/// Returns the version of Kubernetes or Helm that a line of a go.mod requires.
+fn version(line: &str) -> Option<&str> {
+    let (module, rest) = line.trim_start().split_once(" v")?;
+    let is_it = ["k8s.io/kubernetes", "helm.sh/helm/v3", "helm.sh/helm/v4"].contains(&module);
+    is_it.then(|| rest.split(' ').next()).flatten()
 }
 
 /// Returns true if a line is a row of the table: it begins with a name such as A1.

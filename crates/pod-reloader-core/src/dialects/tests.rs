@@ -10,7 +10,7 @@ use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::kind::CustomResource;
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
-use crate::references::{MAX_PATTERNS, MAX_REFERENCES, Rejected};
+use crate::references::{MAX_EXCLUDED, MAX_KEYS, MAX_PATTERNS, MAX_REFERENCES, Rejected};
 use crate::workload::{Reading, Workload};
 
 /// Reads a workload in one or more dialects.
@@ -1183,4 +1183,17 @@ fn matches_take_the_room_that_names_leave_and_no_more() {
     let one_less = there.filter(|it| it.name.as_str() != "match-0");
     let (all, _) = references.with_matches(one_less);
     assert!(all.iter().any(|it| it.name.as_str() == "match-2"));
+}
+
+#[test]
+fn the_documented_limits_are_those_of_the_code() {
+    let page = include_str!("../../../../docs/annotations.md");
+    for limit in [
+        format!("| {MAX_REFERENCES} objects,"),
+        format!("| {MAX_KEYS} keys of objects,"),
+        format!("| {MAX_EXCLUDED} names in an exclude list |"),
+        format!("| {MAX_PATTERNS} regular expressions of"),
+    ] {
+        assert!(page.contains(&limit), "{limit}");
+    }
 }

@@ -214,3 +214,9 @@ fn items_are_names_with_or_without_a_kind() {
     let timeout = |text| together("user,password", text).unwrap().1;
     assert_eq!(["", "90s", "soon", "2h"].map(timeout), [900, 90, 900, 3600]);
 }
+
+#[test]
+fn the_documented_number_of_names_is_the_largest() {
+    let page = include_str!("../../../../docs/safe-rollouts.md");
+    assert!(page.contains(&format!("The annotation takes 2 to {MAX_ITEMS} names")));
+}

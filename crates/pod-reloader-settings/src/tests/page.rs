@@ -23,6 +23,24 @@ fn the_documented_flags_are_those_of_the_command_line() {
     assert!(page == current, "{PAGE} differs: `make golden` writes it");
 }
 
+#[test]
+fn the_documented_ports_are_those_of_the_command_line() {
+    let page = include_str!("../../../../docs/install.md");
+    let command = Args::command();
+    for (name, value) in [
+        ("webhook-bind-address", "webhook.port"),
+        ("metrics-bind-address", "ports.metrics"),
+        ("health-probe-bind-address", "ports.probes"),
+    ] {
+        let flag = command
+            .get_arguments()
+            .find(|it| it.get_long() == Some(name));
+        let port = default(flag.unwrap()).replace(':', "");
+        let row = format!("| {port} | `{value}` |");
+        assert!(page.contains(&row), "{row}");
+    }
+}
+
 /// Returns a row for each flag, in the order of the help.
 fn table() -> String {
     let header = "| flag | variable | value of the chart | default | meaning |\n| --- | --- | --- | --- | --- |\n";
