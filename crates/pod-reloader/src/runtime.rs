@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod controller;
 pub(crate) mod error;
 pub(crate) mod events;
+pub(crate) mod follower;
 pub(crate) mod heartbeat;
 pub(crate) mod leader;
 pub(crate) mod logging;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kube::Api;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::watcher::Event;
 use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
@@ -15,6 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::binder::{Binder, Room};
 use super::state::{ObjectName, Watched, What};
+use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
@@ -35,41 +35,74 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
         None => Api::all(client),
     };
     let bindings = Resources::new(bindings, "FieldBinding", binder.budget());
-    let _watching = binder.watches().begin(&bindings.watch_id(), "FieldBinding");
-    let (mut listed, mut left_out) = (BTreeSet::new(), 0);
-    let id = |Slim(object): &Slim<FieldBinding>| {
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-        Some(BindingId {
-            namespace: name(&object.metadata.namespace)?,
-            name: name(&object.metadata.name)?,
-        })
+    let follower = BindingFollower {
+        binder: binder.clone(),
+        place,
     };
-    let watching = bindings.follow(|event| match event {
-        Event::Init => (listed, left_out) = (BTreeSet::new(), 0),
-        Event::InitApply(object) => {
-            let Some(id) = id(&object) else {
-                return;
-            };
-            match binder.binding_seen(id.clone(), object.0) {
+    bindings.follow(binder.watches(), follower).await;
+}
+
+struct BindingFollower {
+    binder: Arc<Binder>,
+    /// The namespace. `None` stands for all of them.
+    place: Option<Name>,
+}
+
+impl Follower<Slim<FieldBinding>> for BindingFollower {
+    type Noted = (BindingId, Room);
+    type List = ListedBindings;
+
+    fn listed(&mut self, object: Slim<FieldBinding>) -> Option<(BindingId, Room)> {
+        let id = binding_id(&object)?;
+        let room = self.binder.binding_seen(id.clone(), object.0);
+        Some((id, room))
+    }
+
+    fn all_listed(&mut self, list: ListedBindings) {
+        let place = self.place.as_ref();
+        self.binder
+            .bindings_listed(place, &list.kept, list.left_out);
+    }
+
+    fn seen(&mut self, object: Slim<FieldBinding>) {
+        self.listed(object);
+    }
+
+    fn gone(&mut self, object: Slim<FieldBinding>) {
+        if let Some(id) = binding_id(&object) {
+            self.binder.binding_gone(&id);
+        }
+    }
+}
+
+/// The FieldBindings of a list.
+#[derive(Default)]
+struct ListedBindings {
+    kept: BTreeSet<BindingId>,
+    /// The number of those for which there is no room.
+    left_out: usize,
+}
+
+impl Extend<(BindingId, Room)> for ListedBindings {
+    fn extend<I: IntoIterator<Item = (BindingId, Room)>>(&mut self, bindings: I) {
+        for (id, room) in bindings {
+            match room {
                 Room::Kept => {
-                    listed.insert(id);
+                    self.kept.insert(id);
                 }
-                Room::LeftOut => left_out += 1,
+                Room::LeftOut => self.left_out += 1,
                 Room::OutOfScope => {}
             }
         }
-        Event::Apply(object) => {
-            if let Some(id) = id(&object) {
-                binder.binding_seen(id, object.0);
-            }
-        }
-        Event::Delete(object) => id(&object).iter().for_each(|id| binder.binding_gone(id)),
-        Event::InitDone => {
-            let listed = std::mem::take(&mut listed);
-            binder.bindings_listed(place.as_ref(), &listed, left_out);
-        }
-    });
-    watching.await;
+    }
+}
+
+fn binding_id(Slim(object): &Slim<FieldBinding>) -> Option<BindingId> {
+    let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+    Some(BindingId {
+        namespace: name(&object.metadata.namespace)?,
+        name: name(&object.metadata.name)?,
+    })
 }
 
 /// Watches the objects of each kind that a source or a target has.
@@ -105,28 +138,49 @@ async fn watch_objects(binder: Arc<Binder>, watched: Watched) {
     let kind = watched.what.kind();
     let objects = api::<BoundMetadata>(binder.watch_client(), watched.place.as_ref(), resource);
     let objects = Resources::new(objects, kind, binder.budget());
-    let _watching = binder.watches().begin(&objects.watch_id(), kind);
-    let mut list = 0;
-    let mut listed: HashMap<ObjectName, Box<str>> = HashMap::new();
-    let watching = objects.follow(|event| match event {
-        Event::Init => {
-            listed.clear();
-            list = binder.objects_listing();
+    let follower = ObjectFollower {
+        binder: binder.clone(),
+        watched,
+        list: 0,
+    };
+    objects.follow(binder.watches(), follower).await;
+}
+
+struct ObjectFollower {
+    binder: Arc<Binder>,
+    watched: Watched,
+    /// The number of the current list.
+    list: u64,
+}
+
+impl Follower<BoundMetadata> for ObjectFollower {
+    type Noted = (ObjectName, Box<str>);
+    type List = HashMap<ObjectName, Box<str>>;
+
+    fn listing(&mut self) {
+        self.list = self.binder.objects_listing();
+    }
+
+    fn listed(&mut self, object: BoundMetadata) -> Option<(ObjectName, Box<str>)> {
+        self.binder.bound(&self.watched, &object)
+    }
+
+    fn all_listed(&mut self, list: HashMap<ObjectName, Box<str>>) {
+        self.binder.objects_listed(&self.watched, self.list, list);
+    }
+
+    fn seen(&mut self, object: BoundMetadata) {
+        if let Some((object, version)) = self.binder.bound(&self.watched, &object) {
+            self.binder
+                .object_seen(&self.watched, &object, Some(version));
         }
-        Event::InitApply(object) => listed.extend(binder.bound(&watched, &object)),
-        Event::Apply(object) => {
-            if let Some((object, version)) = binder.bound(&watched, &object) {
-                binder.object_seen(&watched, &object, Some(version));
-            }
+    }
+
+    fn gone(&mut self, object: BoundMetadata) {
+        if let Some((object, _)) = self.binder.bound(&self.watched, &object) {
+            self.binder.object_seen(&self.watched, &object, None);
         }
-        Event::Delete(object) => {
-            if let Some((object, _)) = binder.bound(&watched, &object) {
-                binder.object_seen(&watched, &object, None);
-            }
-        }
-        Event::InitDone => binder.objects_listed(&watched, list, std::mem::take(&mut listed)),
-    });
-    watching.await;
+    }
 }
 
 fn resource(what: &What) -> ApiResource {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use pod_reloader_core::kept::{Content, KEPT, Kept, KeptMetadata, Original, Role, Step, pause};
 use pod_reloader_core::name::Name;
@@ -25,6 +24,7 @@ use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
+use crate::runtime::follower::Follower;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{Resources, api};
 use crate::runtime::watch_age::Watches;
@@ -120,33 +120,11 @@ impl Keeper {
         let all = api::<KeptMetadata>(&self.clients.watch, namespace.as_ref(), ());
         let all = Resources::new(all, "ConfigMap", &self.budget);
         let all = all.with_labels(KEPT.to_owned());
-        let _watching = self.watches.begin(&all.watch_id(), "ConfigMap");
-        let place = namespace.as_ref();
-        let watching = all.follow(|event| match event {
-            Event::Init => self.known.lock().listing(place),
-            Event::InitApply(object) => {
-                self.seen(&object);
-            }
-            // Until the list is complete, a later one may be stored for the same object.
-            Event::InitDone => {
-                let mut known = self.known.lock();
-                known.listed(place);
-                for (object, role) in known.all(place) {
-                    self.push(object, role);
-                }
-            }
-            Event::Apply(object) => {
-                if let Some((object, role)) = self.seen(&object) {
-                    self.push(object, &role);
-                }
-            }
-            Event::Delete(object) => {
-                if let Some(object) = object.reference() {
-                    self.known.lock().remove(&object);
-                }
-            }
-        });
-        watching.await;
+        let follower = KeptFollower {
+            keeper: self.clone(),
+            place: namespace,
+        };
+        all.follow(&self.watches, follower).await;
     }
 
     /// Takes in a ConfigMap with our label. Returns it, with what it is for, if it is ours and there is room for it.
@@ -310,6 +288,48 @@ impl Keeper {
 
     fn failed(&self, error: &CallError) {
         self.errors.count(Some(error));
+    }
+}
+
+/// Takes in the ConfigMaps with our label in a namespace, or in all of them.
+struct KeptFollower {
+    keeper: Arc<Keeper>,
+    place: Option<Name>,
+}
+
+impl Follower<KeptMetadata> for KeptFollower {
+    type Noted = ();
+    type List = ();
+
+    fn listing(&mut self) {
+        self.keeper.known.lock().listing(self.place.as_ref());
+    }
+
+    // Until the list is complete, a later one may be stored for the same object.
+    fn listed(&mut self, object: KeptMetadata) -> Option<()> {
+        self.keeper.seen(&object);
+        None
+    }
+
+    fn all_listed(&mut self, (): ()) {
+        let place = self.place.as_ref();
+        let mut known = self.keeper.known.lock();
+        known.listed(place);
+        for (object, role) in known.all(place) {
+            self.keeper.push(object, role);
+        }
+    }
+
+    fn seen(&mut self, object: KeptMetadata) {
+        if let Some((object, role)) = self.keeper.seen(&object) {
+            self.keeper.push(object, &role);
+        }
+    }
+
+    fn gone(&mut self, object: KeptMetadata) {
+        if let Some(object) = object.reference() {
+            self.keeper.known.lock().remove(&object);
+        }
     }
 }
 

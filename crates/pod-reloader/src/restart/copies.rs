@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicResourceScope;
-use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use pod_reloader_core::foreign::Foreign;
@@ -31,6 +30,7 @@ use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
+use crate::runtime::follower::Follower;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{PAGE, Resources, api};
 use crate::runtime::worker::{Handler, Worker};
@@ -98,21 +98,7 @@ impl Keeper {
     async fn watch(self: Arc<Self>, namespace: Option<Name>) {
         let copies = self.copies_in(namespace.as_ref());
         let watches = &self.reconciler.metrics().watches;
-        let _watching = watches.begin(&copies.watch_id(), "ConfigMap");
-        let watching = copies.follow(|event| match event {
-            Event::Init | Event::InitDone => {}
-            Event::InitApply(copy) | Event::Apply(copy) => {
-                if let Some((namespace, _)) = copy.place() {
-                    self.known.lock().has_copies(namespace);
-                }
-            }
-            Event::Delete(copy) => {
-                if let Some((namespace, _)) = copy.place() {
-                    self.is_gone(namespace, copy.uid());
-                }
-            }
-        });
-        watching.await;
+        copies.follow(watches, CopyFollower(self.clone())).await;
     }
 
     /// Takes in that a copy is gone. If it was not us who deleted it, its namespace is looked at.
@@ -367,6 +353,33 @@ impl Keeper {
     fn copies_in(&self, namespace: Option<&Name>) -> Resources<CopyMetadata> {
         let copies = api(&self.client, namespace, ());
         Resources::new(copies, "ConfigMap", &self.budget).with_labels(COPY.to_owned())
+    }
+}
+
+struct CopyFollower(Arc<Keeper>);
+
+impl Follower<CopyMetadata> for CopyFollower {
+    type Noted = ();
+    type List = ();
+
+    fn listed(&mut self, copy: CopyMetadata) -> Option<()> {
+        self.seen(copy);
+        None
+    }
+
+    /// Copies that went while nobody watched are found by the next look at all namespaces.
+    fn all_listed(&mut self, (): ()) {}
+
+    fn seen(&mut self, copy: CopyMetadata) {
+        if let Some((namespace, _)) = copy.place() {
+            self.0.known.lock().has_copies(namespace);
+        }
+    }
+
+    fn gone(&mut self, copy: CopyMetadata) {
+        if let Some((namespace, _)) = copy.place() {
+            self.0.is_gone(namespace, copy.uid());
+        }
     }
 }
 

@@ -8,7 +8,6 @@ mod statuses;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -26,6 +25,7 @@ use self::statuses::watch_statuses;
 use crate::config::source::listed;
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
+use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
 
 #[cfg(test)]
@@ -102,36 +102,53 @@ async fn watch_namespaces(
     reconciler: Arc<Reconciler>,
     picked: mpsc::UnboundedSender<Name>,
 ) {
-    let selected = |object: &NamespaceMetadata| {
+    let follower = NamespaceFollower {
+        reconciler: reconciler.clone(),
+        picked,
+    };
+    namespaces
+        .follow(&reconciler.metrics().watches, follower)
+        .await;
+}
+
+struct NamespaceFollower {
+    reconciler: Arc<Reconciler>,
+    picked: mpsc::UnboundedSender<Name>,
+}
+
+impl Follower<NamespaceMetadata> for NamespaceFollower {
+    type Noted = Name;
+    type List = HashSet<Name>;
+
+    fn listed(&mut self, object: NamespaceMetadata) -> Option<Name> {
         let name = object.name()?;
-        let is_news = reconciler.namespace_selected(&name, object.inherited());
+        let is_news = self
+            .reconciler
+            .namespace_selected(&name, object.inherited());
         // The lists of all workloads begin once the namespaces have been listed.
-        if is_news && reconciler.namespaces().are_listed() {
-            let _ = picked.send(name.clone());
+        if is_news && self.reconciler.namespaces().are_listed() {
+            let _ = self.picked.send(name.clone());
         }
         Some(name)
-    };
-    let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(&namespaces.watch_id(), "Namespace");
-    let mut listed: HashSet<Name> = HashSet::new();
-    let watching = namespaces.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => listed.extend(selected(&object)),
-        Event::Apply(object) => drop(selected(&object)),
-        Event::Delete(object) => {
-            let name = object.name();
-            name.iter().for_each(|it| reconciler.namespace_left(it));
+    }
+
+    fn all_listed(&mut self, list: HashSet<Name>) {
+        let namespaces = self.reconciler.namespaces();
+        for name in namespaces.picked(|name| !list.contains(name)) {
+            self.reconciler.namespace_left(&name);
         }
-        Event::InitDone => {
-            let namespaces = reconciler.namespaces();
-            for name in namespaces.picked(|name| !listed.contains(name)) {
-                reconciler.namespace_left(&name);
-            }
-            namespaces.list_is_whole();
-            listed = HashSet::new();
+        namespaces.list_is_whole();
+    }
+
+    fn seen(&mut self, object: NamespaceMetadata) {
+        self.listed(object);
+    }
+
+    fn gone(&mut self, object: NamespaceMetadata) {
+        if let Some(name) = object.name() {
+            self.reconciler.namespace_left(&name);
         }
-    });
-    watching.await;
+    }
 }
 
 pub(crate) async fn watch_workloads<O: Object>(
@@ -140,44 +157,67 @@ pub(crate) async fn watch_workloads<O: Object>(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
-    let namespaces = reconciler.namespaces();
-    namespaces.listed().await;
-    let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(&resources.watch_id(), kind.as_str());
-    let mut listed: HashSet<WorkloadId> = HashSet::new();
-    let mut began = Instant::now();
-    let watching = resources.follow(|event| match event {
-        Event::Init => {
-            listed.clear();
-            began = Instant::now();
+    reconciler.namespaces().listed().await;
+    let follower = WorkloadFollower {
+        reconciler: reconciler.clone(),
+        kind,
+        namespace,
+        began: Instant::now(),
+    };
+    resources
+        .follow(&reconciler.metrics().watches, follower)
+        .await;
+}
+
+struct WorkloadFollower {
+    reconciler: Arc<Reconciler>,
+    kind: WorkloadKind,
+    namespace: Option<Name>,
+    /// The time at which the last list began.
+    began: Instant,
+}
+
+impl<O: Object> Follower<O> for WorkloadFollower {
+    type Noted = WorkloadId;
+    type List = HashSet<WorkloadId>;
+
+    fn listing(&mut self) {
+        self.began = Instant::now();
+    }
+
+    fn listed(&mut self, object: O) -> Option<WorkloadId> {
+        self.reconciler.workload_listed(self.kind, object)
+    }
+
+    // Only a complete list shows what is gone, and only for namespaces that were selected when it began.
+    fn all_listed(&mut self, list: HashSet<WorkloadId>) {
+        let reconciler = &self.reconciler;
+        let in_list = |id: &WorkloadId| {
+            id.kind == self.kind
+                && reconciler
+                    .namespaces()
+                    .contain_since(self.began, &id.namespace)
+                && is_in(self.namespace.as_ref(), &id.namespace)
+        };
+        let workloads = reconciler.workloads();
+        for id in workloads.ids(|id| in_list(id) && !list.contains(id)) {
+            reconciler.workload_gone(&id);
         }
-        Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
-        Event::Apply(object) => reconciler.workload_seen(kind, object),
-        Event::Delete(object) => reconciler.workload_deleted(kind, object),
-        // Only a complete list shows what is gone, and only for namespaces that were selected when it
-        // began.
-        Event::InitDone => {
-            let in_list = |id: &WorkloadId| {
-                id.kind == kind
-                    && namespaces.contain_since(began, &id.namespace)
-                    && namespace
-                        .as_ref()
-                        .is_none_or(|namespace| *namespace == id.namespace)
-            };
-            for id in reconciler
-                .workloads()
-                .ids(|id| in_list(id) && !listed.contains(id))
-            {
-                reconciler.workload_gone(&id);
-            }
-            // Only the lists of built-in kinds are waited for: the other kinds come and go.
-            if kind.is_built_in() {
-                reconciler.lists().is_whole(kind, namespace.clone());
-            }
-            listed = HashSet::new();
+        // Only the lists of built-in kinds are waited for: the other kinds come and go.
+        if self.kind.is_built_in() {
+            reconciler
+                .lists()
+                .is_whole(self.kind, self.namespace.clone());
         }
-    });
-    watching.await;
+    }
+
+    fn seen(&mut self, object: O) {
+        self.reconciler.workload_seen(self.kind, object);
+    }
+
+    fn gone(&mut self, object: O) {
+        self.reconciler.workload_deleted(self.kind, object);
+    }
 }
 
 async fn watch_config(
@@ -186,46 +226,67 @@ async fn watch_config(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
-    let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(&resources.watch_id(), kind.as_str());
-    let mut listed: HashSet<Reference> = HashSet::new();
-    // Nothing is stored about an object that no workload references.
-    let referenced = |object: &ConfigMetadata| {
-        let reference = object.reference(kind);
-        reference.filter(|reference| reconciler.is_referenced(reference))
+    let follower = ConfigFollower {
+        reconciler: reconciler.clone(),
+        kind,
+        namespace,
     };
-    let watching = resources.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            if let Some(reference) = referenced(&object) {
-                reconciler.config_listed(&reference, object.resource_version());
-                listed.insert(reference);
+    resources
+        .follow(&reconciler.metrics().watches, follower)
+        .await;
+}
+
+struct ConfigFollower {
+    reconciler: Arc<Reconciler>,
+    kind: ConfigKind,
+    namespace: Option<Name>,
+}
+
+impl ConfigFollower {
+    /// Returns an object by its name. `None` if no workload references it: nothing is stored about it.
+    fn referenced(&self, object: &ConfigMetadata) -> Option<Reference> {
+        let reference = object.reference(self.kind);
+        reference.filter(|reference| self.reconciler.is_referenced(reference))
+    }
+}
+
+impl Follower<ConfigMetadata> for ConfigFollower {
+    type Noted = Reference;
+    type List = HashSet<Reference>;
+
+    fn listed(&mut self, object: ConfigMetadata) -> Option<Reference> {
+        let reference = self.referenced(&object)?;
+        let version = object.resource_version();
+        self.reconciler.config_listed(&reference, version);
+        Some(reference)
+    }
+
+    fn all_listed(&mut self, list: HashSet<Reference>) {
+        let in_list = |reference: &Reference| {
+            reference.kind == self.kind && is_in(self.namespace.as_ref(), &reference.namespace)
+        };
+        for reference in self.reconciler.present_config() {
+            if in_list(&reference) && !list.contains(&reference) {
+                self.reconciler.config_listed(&reference, None);
             }
         }
-        Event::Apply(object) => {
-            if let Some(reference) = referenced(&object) {
-                reconciler.config_seen(&reference, object.resource_version());
-            }
+    }
+
+    fn seen(&mut self, object: ConfigMetadata) {
+        if let Some(reference) = self.referenced(&object) {
+            let version = object.resource_version();
+            self.reconciler.config_seen(&reference, version);
         }
-        Event::Delete(object) => {
-            if let Some(reference) = referenced(&object) {
-                reconciler.config_seen(&reference, None);
-            }
+    }
+
+    fn gone(&mut self, object: ConfigMetadata) {
+        if let Some(reference) = self.referenced(&object) {
+            self.reconciler.config_seen(&reference, None);
         }
-        Event::InitDone => {
-            let in_list = |reference: &Reference| {
-                reference.kind == kind
-                    && namespace
-                        .as_ref()
-                        .is_none_or(|namespace| *namespace == reference.namespace)
-            };
-            for reference in reconciler.present_config() {
-                if in_list(&reference) && !listed.contains(&reference) {
-                    reconciler.config_listed(&reference, None);
-                }
-            }
-            listed = HashSet::new();
-        }
-    });
-    watching.await;
+    }
+}
+
+/// Returns true if a namespace is among those of a watch. `None` stands for all namespaces.
+fn is_in(watched: Option<&Name>, namespace: &Name) -> bool {
+    watched.is_none_or(|watched| watched == namespace)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{DynamicResourceScope, ListMeta, Request, Status, request};
 use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{DefaultBackoff, Event};
+use kube::runtime::watcher::DefaultBackoff;
 use kube::{Api, Client, Resource};
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
@@ -17,9 +17,10 @@ use tracing::{debug, warn};
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{WATCH_CALL, within};
 use crate::runtime::error::CallError;
+use crate::runtime::follower::Follower;
 use crate::runtime::objects::cut::Lines;
 use crate::runtime::objects::{Next, Objects, one, page, parse};
-use crate::runtime::watch_age::watch_id;
+use crate::runtime::watch_age::{Watches, watch_id};
 use pod_reloader_core::error::chain;
 
 #[cfg(test)]
@@ -94,7 +95,7 @@ impl<K: Resource + Foreign> Resources<K> {
     }
 
     /// Returns the ID under which the watch of these objects is known.
-    pub(crate) fn watch_id(&self) -> String {
+    fn watch_id(&self) -> String {
         watch_id(
             &self.request.url_path,
             self.labels.as_deref(),
@@ -102,18 +103,19 @@ impl<K: Resource + Foreign> Resources<K> {
         )
     }
 
-    /// Lists the objects, and watches them from there on, for ever.
+    /// Lists the objects, and watches them from there on, for ever. Meanwhile, the watch is one of `watches`.
     ///
-    /// A list begins with [`Event::Init`] and is complete with [`Event::InitDone`]. A list that fails is
-    /// begun again. An unreadable object is left out.
-    pub(crate) async fn follow(&self, mut tell: impl FnMut(Event<K>)) {
+    /// A list that fails is begun again. An unreadable object is left out.
+    pub(crate) async fn follow<F: Follower<K>>(&self, watches: &Watches, mut follower: F) {
+        let _watching = watches.begin(&self.watch_id(), self.kind);
         // The two are separate, because a complete list says nothing about the watch that follows it.
         let (mut list_pauses, mut pauses) = (DefaultBackoff::default(), DefaultBackoff::default());
         let mut limit = LARGEST_PAGE;
         let mut listed_at_once: Option<Instant> = None;
         loop {
-            tell(Event::Init);
-            let listed = self.list(&mut limit, |object| tell(Event::InitApply(object)));
+            let mut list = F::List::default();
+            follower.listing();
+            let listed = self.list(&mut limit, |object| list.extend(follower.listed(object)));
             let mut version = match listed.await {
                 Ok(version) => version,
                 Err(error) => {
@@ -124,8 +126,9 @@ impl<K: Resource + Foreign> Resources<K> {
             };
             list_pauses.reset();
             limit = LARGEST_PAGE;
-            tell(Event::InitDone);
-            let error = self.watch_on(&mut version, &mut pauses, &mut tell).await;
+            follower.all_listed(list);
+            let watching = self.watch_on(&mut version, &mut pauses, &mut follower);
+            let error = watching.await;
             debug!(
                 kind = self.kind,
                 error = chain(&error),
@@ -278,11 +281,11 @@ impl<K: Resource + Foreign> Resources<K> {
         &self,
         version: &mut String,
         pauses: &mut DefaultBackoff,
-        tell: &mut impl FnMut(Event<K>),
+        follower: &mut impl Follower<K>,
     ) -> CallError {
         loop {
             let began = Instant::now();
-            match self.watch(version, pauses, tell).await {
+            match self.watch(version, pauses, follower).await {
                 Err(error) if error.is_expired() => return error,
                 Err(error) => {
                     self.report("watching", &error);
@@ -304,7 +307,7 @@ impl<K: Resource + Foreign> Resources<K> {
         &self,
         version: &mut String,
         pauses: &mut DefaultBackoff,
-        tell: &mut impl FnMut(Event<K>),
+        follower: &mut impl Follower<K>,
     ) -> Result<(), CallError> {
         let parameters = WatchParams {
             field_selector: self.fields.clone(),
@@ -329,9 +332,8 @@ impl<K: Resource + Foreign> Resources<K> {
                     return Ok(());
                 }
             };
-            let (seen, event) = match event {
-                Ok(Seen::Object(version, event)) => (version, Some(event)),
-                Ok(Seen::Bookmark(version)) => (version, None),
+            let (seen, change) = match event {
+                Ok(event) => event,
                 Err(error) if error.is_expired() => return Err(error),
                 // Calling again would bring the same event, and everything after it would wait for the next
                 // list.
@@ -346,7 +348,11 @@ impl<K: Resource + Foreign> Resources<K> {
                 }
             };
             *version = seen;
-            event.into_iter().for_each(&mut *tell);
+            match change {
+                Change::Seen(object) => follower.seen(object),
+                Change::Gone(object) => follower.gone(object),
+                Change::None => {}
+            }
             pauses.reset();
         }
     }
@@ -357,33 +363,37 @@ impl<K: Resource + Foreign> Resources<K> {
     }
 }
 
-/// The content of a watch event, and its resourceVersion.
-enum Seen<K> {
-    Object(String, Event<K>),
-    Bookmark(String),
+/// The content of a watch event.
+enum Change<K> {
+    /// The object is new, or has changed.
+    Seen(K),
+    /// The object is gone.
+    Gone(K),
+    /// Only the resourceVersion has changed.
+    None,
 }
 
-/// Reads a watch event.
+/// Reads a watch event. Returns its resourceVersion, and what has changed.
 ///
 /// # Errors
 ///
 /// Returns an error if the event reports one, or cannot be read.
-fn read_event<K: Resource + Foreign>(line: &[u8]) -> Result<Seen<K>, CallError> {
+fn read_event<K: Resource + Foreign>(line: &[u8]) -> Result<(String, Change<K>), CallError> {
     let event = match parse(line) {
         Ok(event) => event,
         // The line can be a Status that is not wrapped in an event.
         Err(error) => WatchEvent::Error(parse::<Box<Status>>(line).map_err(|_| error)?),
     };
-    let versioned = |object: K, event: fn(K) -> Event<K>| {
+    let versioned = |object: K, change: fn(K) -> Change<K>| {
         let version = object.meta().resource_version.clone();
         let version = version.filter(|it| !it.is_empty());
         let version = version.ok_or(CallError::Unreadable)?;
-        Ok(Seen::Object(version, event(object)))
+        Ok((version, change(object)))
     };
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => versioned(object, Event::Apply),
-        WatchEvent::Deleted(object) => versioned(object, Event::Delete),
-        WatchEvent::Bookmark(bookmark) => Ok(Seen::Bookmark(bookmark.metadata.resource_version)),
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => versioned(object, Change::Seen),
+        WatchEvent::Deleted(object) => versioned(object, Change::Gone),
+        WatchEvent::Bookmark(bookmark) => Ok((bookmark.metadata.resource_version, Change::None)),
         WatchEvent::Error(status) => Err(kube::Error::Api(status).into()),
     }
 }

@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use kube::Api;
-use kube::runtime::watcher::Event;
 use pod_reloader_api::ClusterConfigSync;
-use pod_reloader_core::config_sync::{NamespaceMetadata, Target, TargetMetadata};
+use pod_reloader_core::config_sync::{NamespaceLabels, NamespaceMetadata, Target, TargetMetadata};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::slim::Slim;
 use tokio::task::{AbortHandle, JoinSet};
@@ -14,6 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::by_namespace::ByNamespace;
 use super::state::Key;
 use super::syncer::Syncer;
+use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
@@ -28,54 +28,73 @@ pub(super) fn spawn(syncer: &Arc<Syncer>) -> JoinSet<()> {
 async fn watch_syncs(syncer: Arc<Syncer>) {
     let syncs = Api::<Slim<ClusterConfigSync>>::all(syncer.watch_client());
     let syncs = Resources::new(syncs, "ClusterConfigSync", syncer.budget());
-    let _watching = syncer
-        .watches()
-        .begin(&syncs.watch_id(), "ClusterConfigSync");
-    let mut listed = BTreeSet::new();
-    let name =
-        |object: &Slim<ClusterConfigSync>| Name::parse(object.0.metadata.name.as_deref()?).ok();
-    let watching = syncs.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            if let Some(name) = name(&object) {
-                listed.insert(name.clone());
-                syncer.sync_seen(name, object.0);
-            }
+    let follower = SyncFollower(syncer.clone());
+    syncs.follow(syncer.watches(), follower).await;
+}
+
+struct SyncFollower(Arc<Syncer>);
+
+impl Follower<Slim<ClusterConfigSync>> for SyncFollower {
+    type Noted = Name;
+    type List = BTreeSet<Name>;
+
+    fn listed(&mut self, object: Slim<ClusterConfigSync>) -> Option<Name> {
+        let name = sync_name(&object)?;
+        self.0.sync_seen(name.clone(), object.0);
+        Some(name)
+    }
+
+    fn all_listed(&mut self, list: BTreeSet<Name>) {
+        self.0.syncs_listed(&list);
+    }
+
+    fn seen(&mut self, object: Slim<ClusterConfigSync>) {
+        self.listed(object);
+    }
+
+    fn gone(&mut self, object: Slim<ClusterConfigSync>) {
+        if let Some(name) = sync_name(&object) {
+            self.0.sync_gone(&name);
         }
-        Event::Apply(object) => {
-            if let Some(name) = name(&object) {
-                syncer.sync_seen(name, object.0);
-            }
-        }
-        Event::Delete(object) => name(&object).iter().for_each(|name| syncer.sync_gone(name)),
-        Event::InitDone => syncer.syncs_listed(&std::mem::take(&mut listed)),
-    });
-    watching.await;
+    }
+}
+
+fn sync_name(Slim(object): &Slim<ClusterConfigSync>) -> Option<Name> {
+    Name::parse(object.metadata.name.as_deref()?).ok()
 }
 
 async fn watch_namespaces(syncer: Arc<Syncer>) {
     let namespaces = Api::<NamespaceMetadata>::all(syncer.watch_client());
     let namespaces = Resources::new(namespaces, "Namespace", syncer.budget());
-    let _watching = syncer.watches().begin(&namespaces.watch_id(), "Namespace");
-    let mut listed = ByNamespace::default();
-    let watching = namespaces.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            listed.extend(object.name().map(|name| (name, object.labels())));
+    let follower = NamespaceFollower(syncer.clone());
+    namespaces.follow(syncer.watches(), follower).await;
+}
+
+struct NamespaceFollower(Arc<Syncer>);
+
+impl Follower<NamespaceMetadata> for NamespaceFollower {
+    type Noted = (Name, NamespaceLabels);
+    type List = ByNamespace<NamespaceLabels>;
+
+    fn listed(&mut self, object: NamespaceMetadata) -> Option<(Name, NamespaceLabels)> {
+        Some((object.name()?, object.labels()))
+    }
+
+    fn all_listed(&mut self, list: ByNamespace<NamespaceLabels>) {
+        self.0.namespaces_listed(list);
+    }
+
+    fn seen(&mut self, object: NamespaceMetadata) {
+        if let Some((name, labels)) = self.listed(object) {
+            self.0.namespace_seen(&name, Some(labels));
         }
-        Event::Apply(object) => {
-            if let Some(name) = object.name() {
-                syncer.namespace_seen(&name, Some(object.labels()));
-            }
+    }
+
+    fn gone(&mut self, object: NamespaceMetadata) {
+        if let Some(name) = object.name() {
+            self.0.namespace_seen(&name, None);
         }
-        Event::Delete(object) => {
-            let name = object.name();
-            name.iter()
-                .for_each(|name| syncer.namespace_seen(name, None));
-        }
-        Event::InitDone => syncer.namespaces_listed(std::mem::take(&mut listed)),
-    });
-    watching.await;
+    }
 }
 
 /// Watches the objects of each kind and name that a source has.
@@ -112,25 +131,40 @@ async fn watch_targets(syncer: Arc<Syncer>, key: Key) {
     let targets = api::<TargetMetadata>(&syncer.watch_client(), None, kind);
     let targets = Resources::new(targets, kind.as_str(), syncer.budget());
     let targets = targets.with_fields(Some(&format!("metadata.name={name}")));
-    let _watching = syncer.watches().begin(&targets.watch_id(), kind.as_str());
-    let mut listed: ByNamespace<Target> = ByNamespace::default();
-    let watching = targets.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            listed.extend(object.namespace().map(|it| (it, object.into())));
+    let follower = TargetFollower {
+        syncer: syncer.clone(),
+        key,
+    };
+    targets.follow(syncer.watches(), follower).await;
+}
+
+struct TargetFollower {
+    syncer: Arc<Syncer>,
+    key: Key,
+}
+
+impl Follower<TargetMetadata> for TargetFollower {
+    type Noted = (Name, Target);
+    type List = ByNamespace<Target>;
+
+    fn listed(&mut self, object: TargetMetadata) -> Option<(Name, Target)> {
+        Some((object.namespace()?, object.into()))
+    }
+
+    fn all_listed(&mut self, list: ByNamespace<Target>) {
+        self.syncer.targets_listed(&self.key, list);
+    }
+
+    fn seen(&mut self, object: TargetMetadata) {
+        if let Some((namespace, target)) = self.listed(object) {
+            let (key, target) = (&self.key, Some(target));
+            self.syncer.target_seen(key, &namespace, target);
         }
-        Event::Apply(object) => {
-            if let Some(namespace) = object.namespace() {
-                syncer.target_seen(&key, &namespace, Some(object.into()));
-            }
+    }
+
+    fn gone(&mut self, object: TargetMetadata) {
+        if let Some(namespace) = object.namespace() {
+            self.syncer.target_seen(&self.key, &namespace, None);
         }
-        Event::Delete(object) => {
-            let namespace = object.namespace();
-            namespace
-                .iter()
-                .for_each(|it| syncer.target_seen(&key, it, None));
-        }
-        Event::InitDone => syncer.targets_listed(&key, std::mem::take(&mut listed)),
-    });
-    watching.await;
+    }
 }

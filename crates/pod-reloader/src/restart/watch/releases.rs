@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::watcher::Event;
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::release::{
@@ -13,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
+use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
 
 /// Adds a watch of the releases in each of `places`.
@@ -51,22 +51,48 @@ async fn watch<O: ReleaseObject + Foreign>(
     if let Some(selector) = O::SELECTOR {
         objects = objects.with_labels(selector.to_owned());
     }
-    let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(&objects.watch_id(), kind);
-    let place = namespace.as_ref();
-    let watching = objects.follow(|event| match event {
-        Event::Init => reconciler.releases().listing(O::TOOL, place),
-        Event::InitApply(object) | Event::Apply(object) => {
-            if let Some(revision) = object.revision() {
-                reconciler.releases().seen(revision);
-            }
+    let follower = ReleaseFollower {
+        reconciler: reconciler.clone(),
+        namespace,
+    };
+    objects
+        .follow(&reconciler.metrics().watches, follower)
+        .await;
+}
+
+struct ReleaseFollower {
+    reconciler: Arc<Reconciler>,
+    namespace: Option<Name>,
+}
+
+impl<O: ReleaseObject> Follower<O> for ReleaseFollower {
+    type Noted = ();
+    type List = ();
+
+    fn listing(&mut self) {
+        let namespace = self.namespace.as_ref();
+        self.reconciler.releases().listing(O::TOOL, namespace);
+    }
+
+    fn listed(&mut self, object: O) -> Option<()> {
+        self.seen(object);
+        None
+    }
+
+    fn all_listed(&mut self, (): ()) {
+        let namespace = self.namespace.as_ref();
+        self.reconciler.releases().all_listed(O::TOOL, namespace);
+    }
+
+    fn seen(&mut self, object: O) {
+        if let Some(revision) = object.revision() {
+            self.reconciler.releases().seen(revision);
         }
-        Event::Delete(object) => {
-            if let Some(revision) = object.revision() {
-                reconciler.releases().gone(&revision);
-            }
+    }
+
+    fn gone(&mut self, object: O) {
+        if let Some(revision) = object.revision() {
+            self.reconciler.releases().gone(&revision);
         }
-        Event::InitDone => reconciler.releases().all_listed(O::TOOL, place),
-    });
-    watching.await;
+    }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kube::Client;
-use kube::runtime::watcher::Event;
 use pod_reloader_core::api_discovery::{State, state};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
@@ -15,6 +14,7 @@ use crate::restart::reconcile::Reconciler;
 use crate::restart::rotations::{Changed, add};
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::follower::Follower;
 use crate::runtime::logging::Complaint;
 use crate::runtime::resources::{Resources, api};
 
@@ -76,19 +76,50 @@ async fn watch(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
-    let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(&statuses.watch_id(), KIND);
-    let mut listed = Changed::new();
-    let watching = statuses.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(status) => add(&mut listed, &status),
-        Event::Apply(status) => reconciler.rotations().seen(&status),
-        Event::Delete(status) => reconciler.rotations().gone(&status),
-        Event::InitDone => {
-            reconciler
-                .rotations()
-                .listed(namespace.as_ref(), std::mem::take(&mut listed));
+    let follower = StatusFollower {
+        reconciler: reconciler.clone(),
+        namespace,
+    };
+    statuses
+        .follow(&reconciler.metrics().watches, follower)
+        .await;
+}
+
+struct StatusFollower {
+    reconciler: Arc<Reconciler>,
+    namespace: Option<Name>,
+}
+
+impl Follower<PodStatus> for StatusFollower {
+    type Noted = PodStatus;
+    type List = ListedStatuses;
+
+    fn listed(&mut self, status: PodStatus) -> Option<PodStatus> {
+        Some(status)
+    }
+
+    fn all_listed(&mut self, ListedStatuses(changed): ListedStatuses) {
+        let namespace = self.namespace.as_ref();
+        self.reconciler.rotations().listed(namespace, changed);
+    }
+
+    fn seen(&mut self, status: PodStatus) {
+        self.reconciler.rotations().seen(&status);
+    }
+
+    fn gone(&mut self, status: PodStatus) {
+        self.reconciler.rotations().gone(&status);
+    }
+}
+
+/// Those statuses of a list that were changed since their creation.
+#[derive(Default)]
+struct ListedStatuses(Changed);
+
+impl Extend<PodStatus> for ListedStatuses {
+    fn extend<I: IntoIterator<Item = PodStatus>>(&mut self, statuses: I) {
+        for status in statuses {
+            add(&mut self.0, &status);
         }
-    });
-    watching.await;
+    }
 }

@@ -11,7 +11,6 @@ use http::Method;
 use http::request::Parts;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
@@ -32,10 +31,12 @@ use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::events::{Events, Report};
+use crate::runtime::follower::Follower;
 use crate::runtime::leader::lead;
 use crate::runtime::leader::tests::Cluster;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{Resources, api};
+use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, PANIC_PAUSE, Worker};
 
 const A_MINUTE: Duration = Duration::from_secs(60);
@@ -296,14 +297,8 @@ impl Controller for Counter {
         async move {
             let _ended = Ended(work.metrics.clone());
             let config_maps = config_maps.with_labels("count=me".to_owned());
-            let watching = config_maps.follow(|event| {
-                if let Event::InitApply(object) | Event::Apply(object) = event
-                    && let Some(seen) = object.reference(ConfigKind::ConfigMap)
-                {
-                    let seen = Counted(seen.namespace, seen.name);
-                    work.worker.push(seen, Instant::now());
-                }
-            });
+            let watches = Watches::default();
+            let watching = config_maps.follow(&watches, Seen(work.clone()));
             tokio::select! {
                 () = watching => {}
                 () = work.worker.run(&work) => {}
@@ -311,6 +306,31 @@ impl Controller for Counter {
         }
         .boxed()
     }
+}
+
+/// Queues the ConfigMaps that are seen.
+struct Seen(Arc<Work>);
+
+impl Follower<ConfigMetadata> for Seen {
+    type Noted = ();
+    type List = ();
+
+    fn listed(&mut self, object: ConfigMetadata) -> Option<()> {
+        self.seen(object);
+        None
+    }
+
+    /// Those that are gone stay counted.
+    fn all_listed(&mut self, (): ()) {}
+
+    fn seen(&mut self, object: ConfigMetadata) {
+        if let Some(seen) = object.reference(ConfigKind::ConfigMap) {
+            let seen = Counted(seen.namespace, seen.name);
+            self.0.worker.push(seen, Instant::now());
+        }
+    }
+
+    fn gone(&mut self, _: ConfigMetadata) {}
 }
 
 impl Handler for Work {

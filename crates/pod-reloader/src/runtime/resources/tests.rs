@@ -70,6 +70,8 @@ async fn half_a_list_is_no_list() {
         apiserver.events(),
         "init +a init +b +c init init init +d +e done"
     );
+    let complete = apiserver.0.lock().unwrap().complete.clone();
+    assert_eq!(complete, [["d", "e"]]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,6 +228,8 @@ struct State {
     watches: VecDeque<(u16, Chunks)>,
     calls: Vec<(Instant, String)>,
     events: Vec<String>,
+    /// What was collected of each complete list.
+    complete: Vec<Vec<String>>,
 }
 
 impl Apiserver {
@@ -255,18 +259,13 @@ impl Apiserver {
         });
         let api: Api<CopyMetadata> = Api::all(client);
         let resources = Resources::new(api, "ConfigMap", &Budget::new());
-        let following = resources.follow(|event| {
-            let name = |object: CopyMetadata| object.meta().name.clone().unwrap_or_default();
-            let event = match event {
-                Event::Init => "init".to_owned(),
-                Event::InitApply(object) => format!("+{}", name(object)),
-                Event::InitDone => "done".to_owned(),
-                Event::Apply(object) => name(object),
-                Event::Delete(object) => format!("-{}", name(object)),
-            };
-            self.0.lock().unwrap().events.push(event);
-        });
+        let watches = Watches::default();
+        let following = resources.follow(&watches, self.clone());
         assert!(tokio::time::timeout(time, following).await.is_err());
+    }
+
+    fn note(&self, event: String) {
+        self.0.lock().unwrap().events.push(event);
     }
 
     fn events(&self) -> String {
@@ -285,6 +284,37 @@ impl Apiserver {
         let calls = calls.filter(|(_, call)| format!("{call}&").contains(part));
         calls.map(|(at, _)| *at).collect()
     }
+}
+
+impl Follower<CopyMetadata> for Apiserver {
+    type Noted = String;
+    type List = Vec<String>;
+
+    fn listing(&mut self) {
+        self.note("init".to_owned());
+    }
+
+    fn listed(&mut self, object: CopyMetadata) -> Option<String> {
+        self.note(format!("+{}", name(&object)));
+        Some(name(&object))
+    }
+
+    fn all_listed(&mut self, list: Vec<String>) {
+        self.note("done".to_owned());
+        self.0.lock().unwrap().complete.push(list);
+    }
+
+    fn seen(&mut self, object: CopyMetadata) {
+        self.note(name(&object));
+    }
+
+    fn gone(&mut self, object: CopyMetadata) {
+        self.note(format!("-{}", name(&object)));
+    }
+}
+
+fn name(object: &CopyMetadata) -> String {
+    object.meta().name.clone().unwrap_or_default()
 }
 
 fn list(names: &[&str]) -> (u16, Chunks) {
