@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod follower;
 pub(crate) mod heartbeat;
+pub(crate) mod keyed;
 pub(crate) mod leader;
 pub(crate) mod logging;
 pub(crate) mod objects;

@@ -10,11 +10,12 @@ use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::slim::Slim;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::binder::{Binder, Room};
 use super::state::{ObjectName, Watched, What};
 use crate::runtime::follower::Follower;
+use crate::runtime::keyed::watch_each;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
@@ -107,29 +108,9 @@ fn binding_id(Slim(object): &Slim<FieldBinding>) -> Option<BindingId> {
 
 /// Watches the objects of each kind that a source or a target has.
 async fn watch_all_objects(binder: Arc<Binder>) {
-    let mut watched = binder.watched();
-    let mut watches = JoinSet::new();
-    let mut running: HashMap<Watched, AbortHandle> = HashMap::new();
-    loop {
-        let wanted = watched.borrow_and_update().clone();
-        running.retain(|watched, watch| {
-            let is_wanted = wanted.contains(watched);
-            if !is_wanted {
-                watch.abort();
-            }
-            is_wanted
-        });
-        for watched in wanted {
-            let watch = running.entry(watched.clone());
-            watch.or_insert_with(|| watches.spawn(watch_objects(binder.clone(), watched)));
-        }
-        tokio::select! {
-            changed = watched.changed() => if changed.is_err() { return },
-            Some(ended) = watches.join_next() => if !ended.is_err_and(|error| error.is_cancelled()) {
-                return;
-            },
-        }
-    }
+    let begin = |watched| watch_objects(binder.clone(), watched);
+    // What is known of objects goes with the FieldBindings that use them.
+    watch_each(binder.watched(), begin, |_| {}).await;
 }
 
 /// Watches the metadata of the objects of a kind. Those that are not bound are forgotten at once.

@@ -1,6 +1,6 @@
 //! Watches ClusterConfigSyncs, namespaces, and the objects that have the names of copies.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Api;
@@ -8,12 +8,13 @@ use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{NamespaceLabels, NamespaceMetadata, Target, TargetMetadata};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::slim::Slim;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::by_namespace::ByNamespace;
 use super::state::Key;
 use super::syncer::Syncer;
 use crate::runtime::follower::Follower;
+use crate::runtime::keyed::watch_each;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
@@ -99,30 +100,9 @@ impl Follower<NamespaceMetadata> for NamespaceFollower {
 
 /// Watches the objects of each kind and name that a source has.
 async fn watch_all_targets(syncer: Arc<Syncer>) {
-    let mut keys = syncer.keys();
-    let mut watches = JoinSet::new();
-    let mut running: HashMap<Key, AbortHandle> = HashMap::new();
-    loop {
-        let wanted = keys.borrow_and_update().clone();
-        running.retain(|key, watch| {
-            let is_wanted = wanted.contains(key);
-            if !is_wanted {
-                watch.abort();
-                syncer.targets_gone(key);
-            }
-            is_wanted
-        });
-        for key in wanted {
-            let watch = running.entry(key.clone());
-            watch.or_insert_with(|| watches.spawn(watch_targets(syncer.clone(), key)));
-        }
-        tokio::select! {
-            changed = keys.changed() => if changed.is_err() { return },
-            Some(ended) = watches.join_next() => if !ended.is_err_and(|error| error.is_cancelled()) {
-                return;
-            },
-        }
-    }
+    let begin = |key| watch_targets(syncer.clone(), key);
+    let ended = |key: &Key| syncer.targets_gone(key);
+    watch_each(syncer.keys(), begin, ended).await;
 }
 
 /// Watches the metadata of all objects of a kind with one name: the source, its copies, and what others have.
