@@ -28,7 +28,7 @@ use self::by_namespace::ByNamespace;
 use self::reads::{READS, read_labels};
 pub(crate) use self::reads::{Reader, Reads};
 
-use crate::runtime::controller::Errors;
+use crate::runtime::controller::{Errors, Shown, TermMetrics};
 use crate::runtime::watch_age::{Watches, since_1970};
 
 /// Labels, with values from closed sets only.
@@ -116,15 +116,6 @@ pub(crate) struct Metrics {
     by_namespace: Option<ByNamespace>,
     /// The gauges that end with a term of reconciling.
     term: Vec<Gauge>,
-}
-
-/// The guard of a term of leadership.
-struct Leading(Metrics);
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        self.0.reset();
-    }
 }
 
 impl Metrics {
@@ -352,23 +343,9 @@ impl Metrics {
     /// Works for a term of leadership, and shows that this replica leads. Dropping the future ends the term, and resets
     /// whatever it has shown.
     pub(crate) async fn shown_to_lead(self, term: impl Future<Output = ()>) {
-        // A task of the last term that was aborted late may have set metrics since.
-        self.reset();
+        let _shown = Shown::new(self.clone());
         self.leading.set(1);
-        let _leading = Leading(self);
         term.await;
-    }
-
-    /// Resets whatever a term has shown.
-    fn reset(&self) {
-        for gauge in &self.term {
-            gauge.set(0);
-        }
-        if let Some(by_namespace) = &self.by_namespace {
-            by_namespace.reset();
-        }
-        self.heartbeat(None);
-        self.hashes([]);
     }
 
     /// Counts a message to the receiver of notifications, or news that was dropped before it got into one.
@@ -406,6 +383,19 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock()).expect("a String takes everything");
         text
+    }
+}
+
+impl TermMetrics for Metrics {
+    fn reset(&self) {
+        for gauge in &self.term {
+            gauge.set(0);
+        }
+        if let Some(by_namespace) = &self.by_namespace {
+            by_namespace.reset();
+        }
+        self.heartbeat(None);
+        self.hashes([]);
     }
 }
 

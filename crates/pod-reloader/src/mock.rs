@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -20,6 +21,12 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, fmt};
+
+use crate::metrics::Metrics;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::Clients;
+use crate::runtime::events::Events;
+use crate::runtime::kit::Kit;
 
 /// A value that the apiserver quotes in the message of each error, as a policy may.
 pub(crate) const QUOTED: &str = "hunter2";
@@ -42,6 +49,25 @@ where
         }
     });
     Client::new(service, "ns")
+}
+
+/// Returns the parts of a controller whose calls are all answered by one client.
+pub(crate) fn kit(client: &Client, metrics: &Metrics, controller: &'static str) -> Kit {
+    let (events, _) = Events::new(client.clone());
+    Kit {
+        clients: Clients {
+            admission: client.clone(),
+            reconcile: client.clone(),
+            watch: client.clone(),
+            lease: client.clone(),
+            events: client.clone(),
+        },
+        budget: Budget::new(),
+        watches: metrics.watches.clone(),
+        events,
+        errors: metrics.errors.of(controller),
+        resync_period: Duration::from_secs(600),
+    }
 }
 
 /// The body of an answer, in the parts in which it arrives. An error among them breaks it off.

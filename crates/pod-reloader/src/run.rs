@@ -19,7 +19,7 @@ use webhook_certs::{
     Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
 };
 
-use crate::bind::controller::Bindings;
+use crate::bind::controller::{BIND, Bindings};
 use crate::config::covered::Covered;
 use crate::config::fields::FieldReads;
 use crate::config::kept::KeptCalls;
@@ -40,11 +40,12 @@ use crate::runtime::controller::{Controller, term};
 use crate::runtime::error::StartError;
 use crate::runtime::events::Events;
 use crate::runtime::heartbeat::Heartbeat;
+use crate::runtime::kit::Kit;
 use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
-use crate::sync::controller::{Own, Syncs};
+use crate::sync::controller::{Own, SYNC, Syncs};
 use crate::webhook::certificate;
 use crate::webhook::fields::Fields;
 use crate::webhook::in_use::InUse;
@@ -349,12 +350,12 @@ impl Parts {
         }
         if runs(ControllerName::Sync, self.args.sync) {
             match writes {
-                true => controllers.push(Arc::new(self.syncs(events))),
+                true => controllers.push(Arc::new(self.syncs(events.clone()))),
                 false => warn!("not copying to namespaces: --reconcile is not restart"),
             }
         }
         if runs(ControllerName::Keep, self.keeps()) {
-            controllers.push(Arc::new(self.keeping()));
+            controllers.push(Arc::new(self.keeping(events)));
         }
         controllers
     }
@@ -390,30 +391,29 @@ impl Parts {
         }
     }
 
-    fn syncs(&self, events: Events) -> Syncs {
-        Syncs::new(
-            self.clients.clone(),
-            self.budget.clone(),
+    fn kit(&self, controller: &'static str, events: Events) -> Kit {
+        Kit {
+            clients: self.clients.clone(),
+            budget: self.budget.clone(),
+            watches: self.metrics.watches.clone(),
             events,
-            &self.metrics,
-            Own {
-                namespace: self.namespace.clone(),
-                keys: self.keys.clone(),
-            },
-            self.args.resync_period,
-        )
+            errors: self.metrics.errors.of(controller),
+            resync_period: self.args.resync_period,
+        }
+    }
+
+    fn syncs(&self, events: Events) -> Syncs {
+        let own = Own {
+            namespace: self.namespace.clone(),
+            keys: self.keys.clone(),
+        };
+        Syncs::new(self.kit(SYNC, events), &self.metrics, own)
     }
 
     fn bindings(&self, events: Events) -> Bindings {
-        Bindings::new(
-            self.clients.clone(),
-            self.budget.clone(),
-            events,
-            &self.metrics,
-            self.scope.clone(),
-            &self.args.field_bindings_kinds.0,
-            self.args.resync_period,
-        )
+        let kinds = &self.args.field_bindings_kinds.0;
+        let kit = self.kit(BIND, events);
+        Bindings::new(kit, &self.metrics, self.scope.clone(), kinds)
     }
 
     /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.
@@ -421,16 +421,12 @@ impl Parts {
         self.args.protect && self.args.reconcile == Reconcile::Restart
     }
 
-    fn keeping(&self) -> Keeping {
+    fn keeping(&self, events: Events) -> Keeping {
         Keeping {
-            clients: self.clients.clone(),
-            budget: self.budget.clone(),
-            watches: self.metrics.watches.clone(),
-            errors: self.metrics.errors.of(KEEP),
+            kit: self.kit(KEEP, events),
             keys: self.keys.clone(),
             scope: self.scope.clone(),
             period: self.args.copy_grace_period,
-            resync_period: self.args.resync_period,
         }
     }
 

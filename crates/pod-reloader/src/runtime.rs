@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod follower;
 pub(crate) mod heartbeat;
 pub(crate) mod keyed;
+pub(crate) mod kit;
 pub(crate) mod leader;
 pub(crate) mod logging;
 pub(crate) mod objects;

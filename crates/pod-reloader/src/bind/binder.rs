@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
@@ -20,12 +19,8 @@ use super::calls::Calls;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, State, Watched, What};
 use super::turns::Turns;
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::ControllerErrors;
-use crate::runtime::events::Events;
+use crate::runtime::kit::Kit;
 use crate::runtime::queue::Item;
-use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, Worker};
 
 /// The number of FieldBindings that are looked at once. Restarts of pods must not wait for them.
@@ -70,29 +65,11 @@ pub(super) enum Room {
     LeftOut,
 }
 
-/// The parts that all terms of leadership share.
-#[derive(Clone)]
-pub(super) struct Parts {
-    pub(super) clients: Clients,
-    pub(super) budget: Budget,
-    pub(super) watches: Watches,
-    pub(super) events: Events,
-    pub(super) metrics: BindMetrics,
-    pub(super) errors: ControllerErrors,
-    pub(super) scope: Scope,
-    /// The kinds whose fields may be bound.
-    pub(super) kinds: Arc<[BoundKind]>,
-}
-
 /// The parts with which fields are written, for one term of leadership.
 pub(super) struct Binder {
-    watch_client: Client,
+    pub(super) kit: Kit,
     pub(super) calls: Calls,
-    budget: Budget,
-    watches: Watches,
-    pub(super) events: Events,
     pub(super) metrics: BindMetrics,
-    pub(super) errors: ControllerErrors,
     pub(super) state: Mutex<State>,
     pub(super) turns: Mutex<Turns>,
     scope: Scope,
@@ -101,34 +78,23 @@ pub(super) struct Binder {
 }
 
 impl Binder {
-    pub(super) fn new(parts: Parts) -> Self {
-        let clients = parts.clients;
+    /// Returns parts that bind fields of `kinds`.
+    pub(super) fn new(
+        kit: Kit,
+        metrics: BindMetrics,
+        scope: Scope,
+        kinds: Arc<[BoundKind]>,
+    ) -> Self {
         Self {
-            calls: Calls::new(clients.reconcile, parts.budget.clone()),
-            watch_client: clients.watch,
-            budget: parts.budget,
-            watches: parts.watches,
-            events: parts.events,
-            metrics: parts.metrics,
-            errors: parts.errors,
-            state: Mutex::new(State::new(parts.kinds, parts.scope.clone())),
+            calls: Calls::new(kit.clients.reconcile.clone(), kit.budget.clone()),
+            kit,
+            metrics,
+            state: Mutex::new(State::new(kinds, scope.clone())),
             turns: Mutex::default(),
-            scope: parts.scope,
+            scope,
             worker: Worker::new(AT_ONCE),
             watched: watch::Sender::default(),
         }
-    }
-
-    pub(super) fn watch_client(&self) -> &Client {
-        &self.watch_client
-    }
-
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    pub(super) fn watches(&self) -> &Watches {
-        &self.watches
     }
 
     /// Returns the namespaces to watch. `None` stands for all of them.

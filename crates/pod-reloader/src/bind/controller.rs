@@ -1,7 +1,6 @@
 //! The controller of FieldBindings, for one term of leadership at a time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,57 +8,44 @@ use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::scope::Scope;
 use tracing::info;
 
-use super::binder::{Binder, Parts};
+use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::watch;
 use crate::metrics::Metrics;
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, beside_watches};
-use crate::runtime::events::Events;
+use crate::runtime::controller::{Controller, Shown, beside_watches};
+use crate::runtime::kit::Kit;
 
 /// The name in the log and in metrics.
-const BIND: &str = "bind";
+pub(crate) const BIND: &str = "bind";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
 pub(crate) struct Bindings {
-    pub(super) parts: Parts,
-    /// The period after which everything is listed again.
-    resync_period: Duration,
+    kit: Kit,
+    metrics: BindMetrics,
+    scope: Scope,
+    /// The kinds whose fields may be bound.
+    kinds: Arc<[BoundKind]>,
 }
 
 impl Bindings {
-    pub(crate) fn new(
-        clients: Clients,
-        budget: Budget,
-        events: Events,
-        metrics: &Metrics,
-        scope: Scope,
-        kinds: &[BoundKind],
-        resync_period: Duration,
-    ) -> Self {
+    pub(crate) fn new(kit: Kit, metrics: &Metrics, scope: Scope, kinds: &[BoundKind]) -> Self {
         Self {
-            parts: Parts {
-                clients,
-                budget,
-                watches: metrics.watches.clone(),
-                events,
-                errors: metrics.errors.of(BIND),
-                metrics: BindMetrics::registered(metrics),
-                scope,
-                kinds: kinds.into(),
-            },
-            resync_period,
+            kit,
+            metrics: BindMetrics::registered(metrics),
+            scope,
+            kinds: kinds.into(),
         }
     }
 
     /// Runs one term, watches and worker, until the future is dropped.
     async fn term(self) {
         info!("binding fields");
-        let _shown = Shown::new(self.parts.metrics.clone());
-        let binder = Arc::new(Binder::new(self.parts));
-        beside_watches(binder.run(), self.resync_period, || watch::spawn(&binder)).await;
+        let _shown = Shown::new(self.metrics.clone());
+        let period = self.kit.resync_period;
+        let binder = Binder::new(self.kit, self.metrics, self.scope, self.kinds);
+        let binder = Arc::new(binder);
+        beside_watches(binder.run(), period, || watch::spawn(&binder)).await;
     }
 }
 
@@ -70,22 +56,5 @@ impl Controller for Bindings {
 
     fn lead(&self) -> BoxFuture<'static, ()> {
         self.clone().term().boxed()
-    }
-}
-
-/// The guard of a term. It resets what the term shows in metrics.
-struct Shown(BindMetrics);
-
-impl Shown {
-    fn new(metrics: BindMetrics) -> Self {
-        // A task of the last term that was aborted late may have set metrics since.
-        metrics.reset();
-        Self(metrics)
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        self.0.reset();
     }
 }

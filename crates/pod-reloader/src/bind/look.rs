@@ -354,7 +354,7 @@ impl Look<'_> {
 
     /// Notes that a call has failed. Returns the time to try again.
     fn failed(&mut self, what: &'static str, error: &CallError) -> Instant {
-        self.binder.errors.count(Some(error));
+        self.binder.kit.errors.count(Some(error));
         self.memory.failures += 1;
         let pause = pause::after(self.memory.failures, FIRST_PAUSE, LONGEST_PAUSE);
         let reason = reason(error);

@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use pod_reloader_core::field_binding::outcome::REASONS;
 
 use crate::metrics::Metrics;
+use crate::runtime::controller::TermMetrics;
 
 /// The metrics of this controller. They are shown only where it is switched on.
 #[derive(Clone, Default)]
@@ -78,9 +79,10 @@ impl BindMetrics {
             gauge.set(count(reason) as i64);
         }
     }
+}
 
-    /// Resets what a term has shown.
-    pub(super) fn reset(&self) {
+impl TermMetrics for BindMetrics {
+    fn reset(&self) {
         self.show(|_| 0);
     }
 }

@@ -36,7 +36,7 @@ impl Binder {
                 None
             }
             Err(error) => {
-                self.errors.count(Some(&error));
+                self.kit.errors.count(Some(&error));
                 let error = chain(&error);
                 warn!(binding = %id, error, "cannot write the status of a FieldBinding, trying again");
                 Some(Instant::now() + STATUS_INTERVAL * 5)
@@ -77,6 +77,6 @@ impl Binder {
             is_problem,
             related: None,
         };
-        self.events.publish(about, report);
+        self.kit.events.publish(about, report);
     }
 }

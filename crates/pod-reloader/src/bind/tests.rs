@@ -20,13 +20,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
 
 use super::binder::Binder;
-use super::controller::Bindings;
+use super::metrics::BindMetrics;
 use super::state::{ObjectName, Watched, What};
 use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::events::Events;
 
 const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
@@ -337,26 +334,12 @@ impl Cluster {
                 answer
             }
         });
-        let clients = Clients {
-            admission: client.clone(),
-            reconcile: client.clone(),
-            watch: client.clone(),
-            lease: client.clone(),
-            events: client.clone(),
-        };
-        let (events, _) = Events::new(client);
-        let resync = Duration::from_secs(600);
+        let metrics = Metrics::new();
+        let kit = mock::kit(&client, &metrics, "bind");
+        let metrics = BindMetrics::registered(&metrics);
         let scope = Scope::new([], name("operator"));
-        let bindings = Bindings::new(
-            clients,
-            Budget::new(),
-            events,
-            &Metrics::new(),
-            scope,
-            &[stores(), hanging()],
-            resync,
-        );
-        Arc::new(Binder::new(bindings.parts))
+        let kinds = Arc::new([stores(), hanging()]);
+        Arc::new(Binder::new(kit, metrics, scope, kinds))
     }
 
     /// Brings what lists would.

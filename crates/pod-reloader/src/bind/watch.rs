@@ -30,17 +30,18 @@ pub(super) fn spawn(binder: &Arc<Binder>) -> JoinSet<()> {
 
 /// Watches the FieldBindings of a namespace, or of all of them.
 async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
-    let client = binder.watch_client().clone();
+    let kit = &binder.kit;
+    let client = kit.clients.watch.clone();
     let bindings = match &place {
         Some(namespace) => Api::<Slim<FieldBinding>>::namespaced(client, namespace.as_str()),
         None => Api::all(client),
     };
-    let bindings = Resources::new(bindings, "FieldBinding", binder.budget());
+    let bindings = Resources::new(bindings, "FieldBinding", &kit.budget);
     let follower = BindingFollower {
         binder: binder.clone(),
         place,
     };
-    bindings.follow(binder.watches(), follower).await;
+    bindings.follow(&kit.watches, follower).await;
 }
 
 struct BindingFollower {
@@ -115,16 +116,17 @@ async fn watch_all_objects(binder: Arc<Binder>) {
 
 /// Watches the metadata of the objects of a kind. Those that are not bound are forgotten at once.
 async fn watch_objects(binder: Arc<Binder>, watched: Watched) {
+    let kit = &binder.kit;
     let resource = resource(&watched.what);
     let kind = watched.what.kind();
-    let objects = api::<BoundMetadata>(binder.watch_client(), watched.place.as_ref(), resource);
-    let objects = Resources::new(objects, kind, binder.budget());
+    let objects = api::<BoundMetadata>(&kit.clients.watch, watched.place.as_ref(), resource);
+    let objects = Resources::new(objects, kind, &kit.budget);
     let follower = ObjectFollower {
         binder: binder.clone(),
         watched,
         list: 0,
     };
-    objects.follow(binder.watches(), follower).await;
+    objects.follow(&kit.watches, follower).await;
 }
 
 struct ObjectFollower {

@@ -11,10 +11,8 @@ use tracing::info;
 
 use super::keeper::Keeper;
 use crate::config::keys::Keys;
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, ControllerErrors, beside_watches};
-use crate::runtime::watch_age::Watches;
+use crate::runtime::controller::{Controller, beside_watches};
+use crate::runtime::kit::Kit;
 
 /// The name in the log and in metrics.
 pub(crate) const KEEP: &str = "keep";
@@ -22,18 +20,13 @@ pub(crate) const KEEP: &str = "keep";
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
 pub(crate) struct Keeping {
-    pub(crate) clients: Clients,
-    pub(crate) budget: Budget,
-    pub(crate) watches: Watches,
-    pub(crate) errors: ControllerErrors,
+    pub(crate) kit: Kit,
     /// The keys of the seals.
     pub(crate) keys: Arc<Keys>,
     /// The namespaces to work in.
     pub(crate) scope: Scope,
     /// The longest time between two looks at who uses what was brought back.
     pub(crate) period: Duration,
-    /// The period after which everything is listed again.
-    pub(crate) resync_period: Duration,
 }
 
 impl Keeping {
@@ -41,21 +34,15 @@ impl Keeping {
     async fn term(self) {
         info!("keeping ConfigMaps that are in use");
         let namespaces = self.scope.watched();
-        let keeper = Arc::new(Keeper::new(
-            self.clients,
-            self.scope,
-            self.budget,
-            self.watches,
-            self.errors,
-            self.keys,
-            self.period,
-        ));
+        let resync_period = self.kit.resync_period;
+        let keeper = Keeper::new(self.kit, self.scope, self.keys, self.period);
+        let keeper = Arc::new(keeper);
         let watches = || {
             let all = namespaces.iter().cloned();
             all.map(|namespace| keeper.clone().watch(namespace))
                 .collect::<JoinSet<_>>()
         };
-        beside_watches(keeper.run(), self.resync_period, watches).await;
+        beside_watches(keeper.run(), resync_period, watches).await;
     }
 }
 

@@ -20,14 +20,11 @@ use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
 use crate::config::keys::Keys;
 use crate::config::users::Users;
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::follower::Follower;
+use crate::runtime::kit::Kit;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{Resources, api};
-use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, Worker};
 
 /// The number of items that are handled at once.
@@ -66,11 +63,8 @@ impl fmt::Display for Work {
 
 /// The parts with which ConfigMaps are kept, for one term of leadership.
 pub(super) struct Keeper {
-    clients: Clients,
+    kit: Kit,
     covered: Covered,
-    budget: Budget,
-    watches: Watches,
-    errors: ControllerErrors,
     keys: Arc<Keys>,
     calls: KeptCalls,
     users: Users,
@@ -83,23 +77,13 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(
-        clients: Clients,
-        scope: Scope,
-        budget: Budget,
-        watches: Watches,
-        errors: ControllerErrors,
-        keys: Arc<Keys>,
-        period: Duration,
-    ) -> Self {
+    pub(super) fn new(kit: Kit, scope: Scope, keys: Arc<Keys>, period: Duration) -> Self {
+        let (client, budget) = (&kit.clients.reconcile, &kit.budget);
         Self {
-            calls: KeptCalls::new(clients.reconcile.clone(), budget.clone()),
-            users: Users::new(clients.reconcile.clone(), budget.clone()),
-            covered: Covered::new(clients.reconcile.clone(), scope, budget.clone()),
-            clients,
-            budget,
-            watches,
-            errors,
+            calls: KeptCalls::new(client.clone(), budget.clone()),
+            users: Users::new(client.clone(), budget.clone()),
+            covered: Covered::new(client.clone(), scope, budget.clone()),
+            kit,
             keys,
             period,
             known: Mutex::default(),
@@ -117,14 +101,14 @@ impl Keeper {
     pub(super) async fn watch(self: Arc<Self>, namespace: Option<Name>) {
         // Without them, nobody knows which of them are ours.
         self.keys.first_read().await;
-        let all = api::<KeptMetadata>(&self.clients.watch, namespace.as_ref(), ());
-        let all = Resources::new(all, "ConfigMap", &self.budget);
+        let all = api::<KeptMetadata>(&self.kit.clients.watch, namespace.as_ref(), ());
+        let all = Resources::new(all, "ConfigMap", &self.kit.budget);
         let all = all.with_labels(KEPT.to_owned());
         let follower = KeptFollower {
             keeper: self.clone(),
             place: namespace,
         };
-        all.follow(&self.watches, follower).await;
+        all.follow(&self.kit.watches, follower).await;
     }
 
     /// Takes in a ConfigMap with our label. Returns it, with what it is for, if it is ours and there is room for it.
@@ -287,7 +271,7 @@ impl Keeper {
     }
 
     fn failed(&self, error: &CallError) {
-        self.errors.count(Some(error));
+        self.kit.errors.count(Some(error));
     }
 }
 

@@ -84,6 +84,30 @@ impl Drop for Leading {
     }
 }
 
+/// Metrics of which some are shown for one term of leadership.
+pub(crate) trait TermMetrics {
+    /// Resets what a term has shown.
+    fn reset(&self);
+}
+
+/// The guard of what a term shows in metrics. Dropping it resets that.
+pub(crate) struct Shown<M: TermMetrics>(M);
+
+impl<M: TermMetrics> Shown<M> {
+    /// Begins with metrics that show nothing.
+    pub(crate) fn new(metrics: M) -> Self {
+        // A task of the last term that was aborted late may have set metrics since.
+        metrics.reset();
+        Self(metrics)
+    }
+}
+
+impl<M: TermMetrics> Drop for Shown<M> {
+    fn drop(&mut self) {
+        self.0.reset();
+    }
+}
+
 /// The failures of all controllers, by controller and reason.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors(Family<[(&'static str, &'static str); 2], Counter>);

@@ -49,7 +49,7 @@ impl Syncer {
             // The watch brings what has happened to it.
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => {
-                self.errors.count(Some(&error));
+                self.kit.errors.count(Some(&error));
                 let failures = self.state.lock().not_deleted(place);
                 let pause = pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE);
                 let error = chain(&error);
@@ -141,7 +141,7 @@ impl Syncer {
             Ok(Some(source)) => source,
             Ok(None) => return Ok(Err(Obstacle::SourceNotFound)),
             Err(error) if error.reason() == "forbidden" => {
-                self.errors.count(Some(&error));
+                self.kit.errors.count(Some(&error));
                 return Ok(Err(Obstacle::SourceForbidden));
             }
             Err(error) => return Err(error),
@@ -239,7 +239,7 @@ impl Syncer {
             debug!(copy = %copying.copy, "the namespace of a copy is gone, or about to be");
             return None;
         };
-        self.errors.count(Some(error));
+        self.kit.errors.count(Some(error));
         let failures = self.state.lock().failed(sync, namespace, reason.clone());
         let pause = pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE);
         // The words of the apiserver may quote a value.

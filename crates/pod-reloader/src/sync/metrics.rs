@@ -5,6 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::metrics::Metrics;
+use crate::runtime::controller::TermMetrics;
 
 /// The metrics of this controller. They are shown only where it is switched on.
 #[derive(Clone, Default)]
@@ -75,9 +76,10 @@ impl SyncMetrics {
     pub(super) fn wrote(&self, write: Write) {
         self.writes.get_or_create(&[("verb", write.as_str())]).inc();
     }
+}
 
-    /// Resets what a term has shown.
-    pub(super) fn reset(&self) {
+impl TermMetrics for SyncMetrics {
+    fn reset(&self) {
         for gauge in [&self.copies, &self.conflicts, &self.not_ready] {
             gauge.set(0);
         }

@@ -33,7 +33,7 @@ impl Syncer {
             }
             Err(error) if error.is_not_found() => None,
             Err(error) => {
-                self.errors.count(Some(&error));
+                self.kit.errors.count(Some(&error));
                 let error = chain(&error);
                 warn!(sync = %name, error, "cannot write the status of a ClusterConfigSync, trying again");
                 Some(Instant::now() + STATUS_PAUSE * 5)
@@ -74,6 +74,6 @@ impl Syncer {
             is_problem,
             related: None,
         };
-        self.events.publish(about, report);
+        self.kit.events.publish(about, report);
     }
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{NamespaceLabels, Target};
@@ -19,12 +18,8 @@ use super::calls::Calls;
 use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
 use crate::config::keys::Keys;
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::ControllerErrors;
-use crate::runtime::events::Events;
+use crate::runtime::kit::Kit;
 use crate::runtime::queue::Item;
-use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, Worker};
 
 /// The number of copies that are written at once. Restarts of pods must not wait for copies: while 1,000 of them were
@@ -74,14 +69,10 @@ pub(crate) struct Own {
 
 /// The parts with which copies are written, for one term of leadership.
 pub(super) struct Syncer {
+    pub(super) kit: Kit,
     pub(super) own: Own,
-    clients: Clients,
     pub(super) calls: Calls,
-    budget: Budget,
-    watches: Watches,
-    pub(super) events: Events,
     pub(super) metrics: SyncMetrics,
-    pub(super) errors: ControllerErrors,
     pub(super) state: Mutex<State>,
     worker: Worker<Work>,
     keys: watch::Sender<BTreeSet<Key>>,
@@ -90,41 +81,17 @@ pub(super) struct Syncer {
 }
 
 impl Syncer {
-    pub(super) fn new(
-        clients: Clients,
-        budget: Budget,
-        watches: Watches,
-        events: Events,
-        metrics: SyncMetrics,
-        errors: ControllerErrors,
-        own: Own,
-    ) -> Self {
+    pub(super) fn new(kit: Kit, metrics: SyncMetrics, own: Own) -> Self {
         Self {
             state: Mutex::new(State::new(own.namespace.clone())),
             own,
-            calls: Calls::new(clients.reconcile.clone(), budget.clone()),
-            clients,
-            budget,
-            watches,
-            events,
+            calls: Calls::new(kit.clients.reconcile.clone(), kit.budget.clone()),
+            kit,
             metrics,
-            errors,
             worker: Worker::new(AT_ONCE),
             keys: watch::Sender::default(),
             keyring: Mutex::default(),
         }
-    }
-
-    pub(super) fn watch_client(&self) -> Client {
-        self.clients.watch.clone()
-    }
-
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    pub(super) fn watches(&self) -> &Watches {
-        &self.watches
     }
 
     /// Returns the kinds and names of all sources, as they change.

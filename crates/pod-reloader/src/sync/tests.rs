@@ -19,9 +19,6 @@ use super::syncer::{Own, Syncer};
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::events::Events;
 
 const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
@@ -197,27 +194,14 @@ impl Cluster {
                 answer
             }
         });
-        let clients = Clients {
-            admission: client.clone(),
-            reconcile: client.clone(),
-            watch: client.clone(),
-            lease: client.clone(),
-            events: client.clone(),
-        };
-        let (events, _) = Events::new(client);
         let metrics = Metrics::new();
-        Arc::new(Syncer::new(
-            clients,
-            Budget::new(),
-            metrics.watches.clone(),
-            events,
-            SyncMetrics::registered(&metrics),
-            metrics.errors.of("sync"),
-            Own {
-                namespace: name("operator"),
-                keys: self.keys(),
-            },
-        ))
+        let own = Own {
+            namespace: name("operator"),
+            keys: self.keys(),
+        };
+        let kit = mock::kit(&client, &metrics, "sync");
+        let metrics = SyncMetrics::registered(&metrics);
+        Arc::new(Syncer::new(kit, metrics, own))
     }
 
     /// Returns the keys of seals, which somebody reads now and then.

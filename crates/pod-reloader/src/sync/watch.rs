@@ -27,10 +27,11 @@ pub(super) fn spawn(syncer: &Arc<Syncer>) -> JoinSet<()> {
 }
 
 async fn watch_syncs(syncer: Arc<Syncer>) {
-    let syncs = Api::<Slim<ClusterConfigSync>>::all(syncer.watch_client());
-    let syncs = Resources::new(syncs, "ClusterConfigSync", syncer.budget());
+    let kit = &syncer.kit;
+    let syncs = Api::<Slim<ClusterConfigSync>>::all(kit.clients.watch.clone());
+    let syncs = Resources::new(syncs, "ClusterConfigSync", &kit.budget);
     let follower = SyncFollower(syncer.clone());
-    syncs.follow(syncer.watches(), follower).await;
+    syncs.follow(&kit.watches, follower).await;
 }
 
 struct SyncFollower(Arc<Syncer>);
@@ -65,10 +66,11 @@ fn sync_name(Slim(object): &Slim<ClusterConfigSync>) -> Option<Name> {
 }
 
 async fn watch_namespaces(syncer: Arc<Syncer>) {
-    let namespaces = Api::<NamespaceMetadata>::all(syncer.watch_client());
-    let namespaces = Resources::new(namespaces, "Namespace", syncer.budget());
+    let kit = &syncer.kit;
+    let namespaces = Api::<NamespaceMetadata>::all(kit.clients.watch.clone());
+    let namespaces = Resources::new(namespaces, "Namespace", &kit.budget);
     let follower = NamespaceFollower(syncer.clone());
-    namespaces.follow(syncer.watches(), follower).await;
+    namespaces.follow(&kit.watches, follower).await;
 }
 
 struct NamespaceFollower(Arc<Syncer>);
@@ -107,15 +109,16 @@ async fn watch_all_targets(syncer: Arc<Syncer>) {
 
 /// Watches the metadata of all objects of a kind with one name: the source, its copies, and what others have.
 async fn watch_targets(syncer: Arc<Syncer>, key: Key) {
+    let kit = &syncer.kit;
     let (kind, name) = key.clone();
-    let targets = api::<TargetMetadata>(&syncer.watch_client(), None, kind);
-    let targets = Resources::new(targets, kind.as_str(), syncer.budget());
+    let targets = api::<TargetMetadata>(&kit.clients.watch, None, kind);
+    let targets = Resources::new(targets, kind.as_str(), &kit.budget);
     let targets = targets.with_fields(Some(&format!("metadata.name={name}")));
     let follower = TargetFollower {
         syncer: syncer.clone(),
         key,
     };
-    targets.follow(syncer.watches(), follower).await;
+    targets.follow(&kit.watches, follower).await;
 }
 
 struct TargetFollower {

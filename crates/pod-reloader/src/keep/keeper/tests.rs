@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use super::super::controller::KEEP;
 use super::super::known::TRIES;
 use super::*;
+use crate::metrics::Metrics;
 use crate::mock::{self, Answer, Log, QUOTED};
-use crate::runtime::controller::Errors;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -89,26 +89,13 @@ async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         let answer = this.answer(&head, &body);
         async move { answer }
     });
-    let clients = Clients {
-        admission: client.clone(),
-        reconcile: client.clone(),
-        watch: client.clone(),
-        lease: client.clone(),
-        events: client,
-    };
     let name = |text: &str| Name::parse(text).unwrap();
     let operator = name("operator");
-    let keys = Arc::new(Keys::new(clients.lease.clone(), &operator, &name("keys")));
+    let keys = Arc::new(Keys::new(client.clone(), &operator, &name("keys")));
     keys.read_since(Instant::now()).await.unwrap();
-    let keeper = Arc::new(Keeper::new(
-        clients,
-        Scope::new([], operator),
-        Budget::new(),
-        Watches::default(),
-        Errors::default().of(KEEP),
-        keys,
-        Duration::from_secs(300),
-    ));
+    let kit = mock::kit(&client, &Metrics::new(), KEEP);
+    let (scope, period) = (Scope::new([], operator), Duration::from_secs(300));
+    let keeper = Arc::new(Keeper::new(kit, scope, keys, period));
     let running = keeper.clone();
     tokio::spawn(async move { running.run().await });
     keeper

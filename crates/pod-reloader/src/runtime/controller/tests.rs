@@ -295,7 +295,7 @@ impl Controller for Counter {
             &Budget::new(),
         );
         async move {
-            let _ended = Ended(work.metrics.clone());
+            let _shown = Shown::new(work.metrics.clone());
             let config_maps = config_maps.with_labels("count=me".to_owned());
             let watches = Watches::default();
             let watching = config_maps.follow(&watches, Seen(work.clone()));
@@ -360,12 +360,9 @@ impl Handler for Work {
     }
 }
 
-/// Takes back what was shown, at the end of a term.
-struct Ended(CounterMetrics);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.counted.set(0);
+impl TermMetrics for CounterMetrics {
+    fn reset(&self) {
+        self.counted.set(0);
     }
 }
 
