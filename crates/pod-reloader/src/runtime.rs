@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod budget;
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod controller;
 pub(crate) mod error;
@@ -18,6 +19,7 @@ pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod server;
 pub(crate) mod share;
+pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod watch_age;
 pub(crate) mod worker;

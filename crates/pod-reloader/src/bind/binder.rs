@@ -15,7 +15,7 @@ use pod_reloader_core::scope::Scope;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::calls::Calls;
+use super::calls::BindCalls;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, State, Watched, What};
 use super::turns::Turns;
@@ -68,7 +68,7 @@ pub(super) enum Room {
 /// The parts with which fields are written, for one term of leadership.
 pub(super) struct Binder {
     pub(super) kit: Kit,
-    pub(super) calls: Calls,
+    pub(super) calls: BindCalls,
     pub(super) metrics: BindMetrics,
     pub(super) state: Mutex<State>,
     pub(super) turns: Mutex<Turns>,
@@ -86,7 +86,7 @@ impl Binder {
         kinds: Arc<[BoundKind]>,
     ) -> Self {
         Self {
-            calls: Calls::new(kit.clients.reconcile.clone(), kit.budget.clone()),
+            calls: BindCalls(kit.calls()),
             kit,
             metrics,
             state: Mutex::new(State::new(kinds, scope.clone())),

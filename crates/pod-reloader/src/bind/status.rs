@@ -1,7 +1,7 @@
 //! Writes the status of FieldBindings, and tells users when it changes.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_api::FieldBinding;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::outcome::ready;
@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::binder::{Binder, STATUS_INTERVAL};
 use super::state::StatusChange;
-use crate::runtime::events::Report;
+use crate::runtime::status;
 
 impl Binder {
     /// Writes the status of a FieldBinding, if it has another one. Returns the time to try again.
@@ -52,31 +52,15 @@ impl Binder {
         if change.before.as_ref().is_some_and(|it| it.tells(after)) {
             return;
         }
-        let is_problem = after.status != "True";
+        let report = status::report(after, ["FieldsApplied", "FieldsNotApplied"]);
         let (reason, message) = (&*after.reason, &*after.message);
-        match is_problem {
+        match report.is_problem {
             true => {
                 warn!(binding = %id, reason, detail = message, "fields are not equal to their keys")
             }
             false => info!(binding = %id, detail = message, "fields are equal to their keys"),
         }
-        let about = ObjectReference {
-            api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),
-            kind: Some("FieldBinding".to_owned()),
-            namespace: Some(id.namespace.as_str().to_owned()),
-            name: Some(id.name.as_str().to_owned()),
-            uid: Some(change.uid.to_string()),
-            ..ObjectReference::default()
-        };
-        let report = Report {
-            reason: match is_problem {
-                true => "FieldsNotApplied",
-                false => "FieldsApplied",
-            },
-            note: message.to_owned(),
-            is_problem,
-            related: None,
-        };
+        let about = status::about::<FieldBinding>(Some(&id.namespace), &id.name, &change.uid);
         self.kit.events.publish(about, report);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::runtime::budget::Budget;
+use crate::runtime::calls::Calls;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::events::Events;
@@ -20,4 +21,11 @@ pub(crate) struct Kit {
     pub(crate) errors: ControllerErrors,
     /// The period after which everything is listed again.
     pub(crate) resync_period: Duration,
+}
+
+impl Kit {
+    /// Returns the calls about single objects.
+    pub(crate) fn calls(&self) -> Calls {
+        Calls::new(self.clients.reconcile.clone(), self.budget.clone())
+    }
 }

@@ -1,7 +1,7 @@
 //! Writes the status of ClusterConfigSyncs, and tells users when it changes.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::outcome::ready;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::state::StatusChange;
 use super::syncer::{STATUS_PAUSE, Syncer};
-use crate::runtime::events::Report;
+use crate::runtime::status;
 
 impl Syncer {
     /// Writes the status of a ClusterConfigSync, if it has another one. Returns the time to try again.
@@ -52,28 +52,13 @@ impl Syncer {
         if !is_news || after.reason == "Syncing" {
             return;
         }
-        let is_problem = after.status != "True";
+        let report = status::report(after, ["ConfigSynced", "ConfigNotSynced"]);
         let (reason, message) = (&*after.reason, &*after.message);
-        match is_problem {
+        match report.is_problem {
             true => warn!(sync = %name, reason, detail = message, "not in sync"),
             false => info!(sync = %name, detail = message, "in sync"),
         }
-        let about = ObjectReference {
-            api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),
-            kind: Some("ClusterConfigSync".to_owned()),
-            name: Some(name.as_str().to_owned()),
-            uid: Some(change.uid.to_string()),
-            ..ObjectReference::default()
-        };
-        let report = Report {
-            reason: match is_problem {
-                true => "ConfigNotSynced",
-                false => "ConfigSynced",
-            },
-            note: message.to_owned(),
-            is_problem,
-            related: None,
-        };
+        let about = status::about::<ClusterConfigSync>(None, name, &change.uid);
         self.kit.events.publish(about, report);
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::by_namespace::ByNamespace;
-use super::calls::Calls;
+use super::calls::SyncCalls;
 use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
 use crate::config::keys::Keys;
@@ -71,7 +71,7 @@ pub(crate) struct Own {
 pub(super) struct Syncer {
     pub(super) kit: Kit,
     pub(super) own: Own,
-    pub(super) calls: Calls,
+    pub(super) calls: SyncCalls,
     pub(super) metrics: SyncMetrics,
     pub(super) state: Mutex<State>,
     worker: Worker<Work>,
@@ -85,7 +85,7 @@ impl Syncer {
         Self {
             state: Mutex::new(State::new(own.namespace.clone())),
             own,
-            calls: Calls::new(kit.clients.reconcile.clone(), kit.budget.clone()),
+            calls: SyncCalls(kit.calls()),
             kit,
             metrics,
             worker: Worker::new(AT_ONCE),
