@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kube::Client;
-use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::kept::{Content, KeptMetadata};
 use pod_reloader_core::reference::Reference;
 use serde::de::IgnoredAny;
@@ -11,9 +10,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::request;
 use crate::runtime::budget::Budget;
-use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
-use crate::runtime::objects::one;
 
 /// The maximum number of contents that are in memory at once.
 const AT_ONCE: usize = 4;
@@ -21,16 +19,14 @@ const AT_ONCE: usize = 4;
 /// The apiserver, as these ConfigMaps need it.
 #[derive(Clone)]
 pub(crate) struct KeptCalls {
-    client: Client,
-    budget: Budget,
+    calls: Calls,
     turns: Arc<Semaphore>,
 }
 
 impl KeptCalls {
     pub(crate) fn new(client: Client, budget: Budget) -> Self {
         Self {
-            client,
-            budget,
+            calls: Calls::new(client, budget),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
@@ -40,7 +36,7 @@ impl KeptCalls {
         &self,
         object: &Reference,
     ) -> Result<Option<KeptMetadata>, CallError> {
-        if_there(self.call(request::get_metadata(object)).await)
+        if_there(self.calls.call(request::get_metadata(object)).await)
     }
 
     /// Reads an object as a whole, by a consistent read. `None` if there is no such object.
@@ -49,7 +45,7 @@ impl KeptCalls {
         object: &Reference,
     ) -> Result<Option<KeptMetadata>, CallError> {
         let _turn = self.turn().await;
-        if_there(self.call(request::get(object)).await)
+        if_there(self.calls.call(request::get(object)).await)
     }
 
     /// Creates an object from the content of another one, by a consistent read. Returns false, and creates nothing, if
@@ -61,11 +57,11 @@ impl KeptCalls {
         make: impl FnOnce(Content) -> Option<Vec<u8>>,
     ) -> Result<bool, CallError> {
         let _turn = self.turn().await;
-        let content = self.call(request::get(from)).await?;
+        let content = self.calls.call(request::get(from)).await?;
         let Some(manifest) = make(content) else {
             return Ok(false);
         };
-        let created = self.call::<IgnoredAny>(request::create(to, manifest));
+        let created = self.calls.call::<IgnoredAny>(request::create(to, manifest));
         created.await.map(|_| true)
     }
 
@@ -77,7 +73,7 @@ impl KeptCalls {
         resource_version: Option<&str>,
     ) -> Result<bool, CallError> {
         let request = request::delete(object, uid, resource_version);
-        match self.call::<IgnoredAny>(request).await {
+        match self.calls.call::<IgnoredAny>(request).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
             Err(error) => Err(error),
@@ -87,18 +83,5 @@ impl KeptCalls {
     async fn turn(&self) -> SemaphorePermit<'_> {
         let turn = self.turns.acquire().await;
         turn.expect("the semaphore is never closed")
-    }
-
-    async fn call<T: Foreign>(&self, request: http::Request<Vec<u8>>) -> Result<T, CallError> {
-        within(DEADLINE, one(&self.client, request, &self.budget)).await
-    }
-}
-
-/// Returns an object that was read. `None` if there is none.
-fn if_there<T>(read: Result<T, CallError>) -> Result<Option<T>, CallError> {
-    match read {
-        Ok(object) => Ok(Some(object)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
     }
 }

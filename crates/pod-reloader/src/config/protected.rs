@@ -5,20 +5,16 @@ use pod_reloader_core::protect::{Deletion, Protected, ProtectedMetadata, Protect
 
 use crate::config::request;
 use crate::runtime::budget::Budget;
-use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
-use crate::runtime::objects::one;
 
 /// The apiserver, as a source of the metadata of these objects.
 #[derive(Clone)]
-pub(crate) struct ProtectedReads {
-    client: Client,
-    budget: Budget,
-}
+pub(crate) struct ProtectedReads(Calls);
 
 impl ProtectedReads {
     pub(crate) fn new(client: Client, budget: Budget) -> Self {
-        Self { client, budget }
+        Self(Calls::new(client, budget))
     }
 
     /// Returns the object that a review is about, by a consistent read of its metadata. `None` if it is not there, or is
@@ -29,11 +25,9 @@ impl ProtectedReads {
         how: Protection,
     ) -> Result<Option<Protected>, CallError> {
         let request = request::get_metadata(&deletion.object);
-        let read = within(DEADLINE, one(&self.client, request, &self.budget));
-        let metadata: ProtectedMetadata = match read.await {
-            Ok(metadata) => metadata,
-            Err(error) if error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error),
+        let read = self.0.call::<ProtectedMetadata>(request);
+        let Some(metadata) = if_there(read.await)? else {
+            return Ok(None);
         };
         match metadata.is_whole() {
             true => Ok(metadata.protected(deletion, how)),
