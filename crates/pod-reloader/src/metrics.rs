@@ -1,6 +1,8 @@
 //! The metrics, and their labels.
 
 mod by_namespace;
+mod counted;
+mod outcomes;
 mod process;
 mod reads;
 mod registry;
@@ -25,6 +27,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::by_namespace::ByNamespace;
+pub(crate) use self::counted::{Counted, Label};
+pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
 use self::reads::{READS, read_labels};
 pub(crate) use self::reads::{Reader, Reads};
 
@@ -46,7 +50,7 @@ pub(crate) struct Metrics {
     restarts: Family<Labels<2>, Counter>,
     would_restart: Family<Labels<2>, Counter>,
     stalled: Family<Labels<2>, Counter>,
-    reloads: Family<Labels<1>, Counter>,
+    reloads: Counted<ReloadOutcome>,
     saved: Counter,
     change_to_patch: Histogram,
     baselines: Counter,
@@ -57,7 +61,7 @@ pub(crate) struct Metrics {
     pub(crate) release_timeouts: Counter,
     /// Failures of controllers.
     pub(crate) errors: Errors,
-    notifications: Family<Labels<1>, Counter>,
+    notifications: Counted<Delivery>,
     config_reads: Family<Labels<3>, Counter>,
     /// Workloads that are managed.
     pub(crate) workloads: Gauge,
@@ -133,7 +137,7 @@ impl Metrics {
             restarts: Family::default(),
             would_restart: Family::default(),
             stalled: Family::default(),
-            reloads: Family::default(),
+            reloads: Counted::default(),
             saved: Counter::default(),
             change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
             baselines: Counter::default(),
@@ -141,7 +145,7 @@ impl Metrics {
             release_waits: Counter::default(),
             release_timeouts: Counter::default(),
             errors: Errors::default(),
-            notifications: Family::default(),
+            notifications: Counted::default(),
             config_reads: Family::default(),
             workloads: of_a_term(),
             missing_config: of_a_term(),
@@ -176,8 +180,8 @@ impl Metrics {
             term: Vec::new(),
         };
         metrics.term = term;
-        metrics
-            .register(|registry| registry::register(registry, &metrics, env!("CARGO_PKG_VERSION")));
+        let version = env!("CARGO_PKG_VERSION");
+        registry::register(&mut metrics.registry.lock(), &metrics, version);
         metrics.begin_at_zero();
         metrics
     }
@@ -185,7 +189,7 @@ impl Metrics {
     /// Counts restarts and workloads that wait by namespace, too.
     #[must_use]
     pub(crate) fn and_namespaces(self) -> Self {
-        let by_namespace = ByNamespace::registered(&mut self.registry.lock());
+        let by_namespace = ByNamespace::registered(&self);
         Self {
             by_namespace: Some(by_namespace),
             ..self
@@ -201,14 +205,6 @@ impl Metrics {
         self.add_kinds(&WorkloadKind::BUILT_IN);
         drop(self.errors.of(RESTART));
         self.hashes([]);
-        for outcome in Delivery::ALL {
-            let labels = [("outcome", outcome.as_str())];
-            drop(self.notifications.get_or_create(&labels));
-        }
-        for outcome in ReloadOutcome::ALL {
-            let labels = [("outcome", outcome.as_str())];
-            drop(self.reloads.get_or_create(&labels));
-        }
         for by in [Reader::Admission, Reader::Reconcile] {
             for (verb, result) in READS {
                 drop(
@@ -298,8 +294,7 @@ impl Metrics {
 
     /// Counts a round of reloads that has ended.
     pub(crate) fn reload(&self, outcome: ReloadOutcome) {
-        let labels = [("outcome", outcome.as_str())];
-        self.reloads.get_or_create(&labels).inc();
+        self.reloads.count(outcome);
     }
 
     /// Counts a restart that was due, but is no longer needed.
@@ -335,9 +330,9 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Adds metrics to those that are shown. A controller adds its own.
+    /// Adds metrics to those that are shown, under our prefix. A controller adds its own.
     pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(&mut self.registry.lock());
+        add(registry::ours(&mut self.registry.lock()));
     }
 
     /// Works for a term of leadership, and shows that this replica leads. Dropping the future ends the term, and resets
@@ -350,8 +345,7 @@ impl Metrics {
 
     /// Counts a message to the receiver of notifications, or news that was dropped before it got into one.
     pub(crate) fn notification(&self, outcome: Delivery) {
-        let labels = [("outcome", outcome.as_str())];
-        self.notifications.get_or_create(&labels).inc();
+        self.notifications.count(outcome);
     }
 
     /// Shows how many workloads rely on each key. `None` stands for all keys that do not exist, because
@@ -396,53 +390,6 @@ impl TermMetrics for Metrics {
         }
         self.heartbeat(None);
         self.hashes([]);
-    }
-}
-
-/// The fate of a message, or of news that should have been in one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// The receiver has accepted the message.
-    Sent,
-    /// The receiver has not accepted the message, and will not get it again.
-    Failed,
-    /// The news never got into a message.
-    Dropped,
-}
-
-impl Delivery {
-    /// Every outcome.
-    pub(crate) const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
-
-    /// Returns the label value.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::Failed => "failed",
-            Self::Dropped => "dropped",
-        }
-    }
-}
-
-/// The outcome of a round of reloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReloadOutcome {
-    /// All pods have reloaded.
-    Reloaded,
-    /// One of them has not, so they are restarted.
-    Failed,
-}
-
-impl ReloadOutcome {
-    /// Every outcome.
-    pub(crate) const ALL: [Self; 2] = [Self::Reloaded, Self::Failed];
-
-    /// Returns the label value.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Reloaded => "reloaded",
-            Self::Failed => "failed",
-        }
     }
 }
 

@@ -21,12 +21,8 @@ use super::calls::reason;
 use super::metrics::Written;
 use super::state::{Memory, Task};
 use crate::runtime::error::CallError;
-use crate::runtime::pause;
+use crate::runtime::pause::{self, FIRST_PAUSE, LONGEST_PAUSE};
 
-/// The pause after a first failure, which doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after failures.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The number of attempts to write to an object that somebody else writes at the same time.
 const ATTEMPTS: usize = 3;
 /// The time for which a write may be held up before anybody is told.

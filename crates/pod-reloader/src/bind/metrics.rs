@@ -1,12 +1,11 @@
 //! The metrics of FieldBindings.
 
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use pod_reloader_core::field_binding::outcome::REASONS;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Label, Metrics};
 use crate::runtime::controller::TermMetrics;
 
 /// The metrics of this controller. They are shown only where it is switched on.
@@ -14,7 +13,7 @@ use crate::runtime::controller::TermMetrics;
 pub(super) struct BindMetrics {
     /// FieldBindings, by the reason of their condition.
     bindings: Family<[(&'static str, &'static str); 1], Gauge>,
-    writes: Family<[(&'static str, &'static str); 1], Counter>,
+    writes: Counted<Written>,
 }
 
 /// The result of a write to a custom resource.
@@ -30,8 +29,9 @@ pub(super) enum Written {
     Failed,
 }
 
-impl Written {
-    const ALL: [Self; 4] = [Self::Applied, Self::Conflict, Self::Refused, Self::Failed];
+impl Label for Written {
+    const NAME: &'static str = "result";
+    const ALL: &'static [Self] = &[Self::Applied, Self::Conflict, Self::Refused, Self::Failed];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -47,12 +47,8 @@ impl BindMetrics {
     /// Returns metrics that are shown among `all`.
     pub(super) fn registered(all: &Metrics) -> Self {
         let metrics = Self::default();
-        for written in Written::ALL {
-            drop(metrics.writes.get_or_create(&result(written)));
-        }
         metrics.reset();
-        all.register(|registry| {
-            let ours = registry.sub_registry_with_prefix("pod_reloader");
+        all.register(|ours| {
             ours.register(
                 "field_bindings",
                 "FieldBindings, by the reason of their condition Ready",
@@ -61,7 +57,7 @@ impl BindMetrics {
             ours.register(
                 "field_binding_writes",
                 "Writes to custom resources for FieldBindings",
-                metrics.writes.clone(),
+                metrics.writes.family(),
             );
         });
         metrics
@@ -69,7 +65,7 @@ impl BindMetrics {
 
     /// Counts a write to a custom resource.
     pub(super) fn wrote(&self, written: Written) {
-        self.writes.get_or_create(&result(written)).inc();
+        self.writes.count(written);
     }
 
     /// Shows how many FieldBindings there are for each reason.
@@ -85,8 +81,4 @@ impl TermMetrics for BindMetrics {
     fn reset(&self) {
         self.show(|_| 0);
     }
-}
-
-fn result(written: Written) -> [(&'static str, &'static str); 1] {
-    [("result", written.as_str())]
 }

@@ -8,7 +8,8 @@ use pod_reloader_core::name::Name;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use super::Metrics;
 
 /// The maximum number of namespaces that are shown by their names. Anyone who can create namespaces decides how many
 /// there are.
@@ -29,8 +30,8 @@ pub(super) struct ByNamespace {
 }
 
 impl ByNamespace {
-    /// Returns metrics that are shown in `registry`.
-    pub(super) fn registered(registry: &mut Registry) -> Self {
+    /// Returns metrics that are shown among `all`.
+    pub(super) fn registered(all: &Metrics) -> Self {
         let metrics = Self {
             restarts: Family::default(),
             waiting: Family::default(),
@@ -38,17 +39,18 @@ impl ByNamespace {
         };
         drop(metrics.restarts.get_or_create(&labelled(OTHERS)));
         metrics.reset();
-        let ours = registry.sub_registry_with_prefix("pod_reloader");
-        ours.register(
-            "namespace_restarts",
-            "Config hashes set by the reconcile loop, each of which restarts pods, by namespace",
-            metrics.restarts.clone(),
-        );
-        ours.register(
-            "namespace_waiting_workloads",
-            "Workloads whose restart waits, by namespace",
-            metrics.waiting.clone(),
-        );
+        all.register(|ours| {
+            ours.register(
+                "namespace_restarts",
+                "Config hashes set by the reconcile loop, each of which restarts pods, by namespace",
+                metrics.restarts.clone(),
+            );
+            ours.register(
+                "namespace_waiting_workloads",
+                "Workloads whose restart waits, by namespace",
+                metrics.waiting.clone(),
+            );
+        });
         metrics
     }
 
@@ -87,8 +89,6 @@ mod tests {
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::workload::WorkloadId;
-
-    use crate::metrics::Metrics;
 
     use super::*;
 

@@ -10,10 +10,15 @@ pub(super) fn register(registry: &mut Registry, metrics: &Metrics, version: &'st
     registry.register_collector(Box::new(Process {
         since: std::time::SystemTime::now(),
     }));
-    let ours = registry.sub_registry_with_prefix("pod_reloader");
+    let ours = ours(registry);
     counters(ours, metrics);
     workloads(ours, metrics);
     others(ours, metrics, version);
+}
+
+/// Returns a place for metrics with our prefix.
+pub(super) fn ours(registry: &mut Registry) -> &mut Registry {
+    registry.sub_registry_with_prefix("pod_reloader")
 }
 
 fn counters(registry: &mut Registry, metrics: &Metrics) {
@@ -46,7 +51,7 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "reloads",
         "Changes of config that pods were asked to reload, by outcome: reloaded, or failed, after which they are restarted",
-        metrics.reloads.clone(),
+        metrics.reloads.family(),
     );
     registry.register(
         "saved_restarts",
@@ -87,7 +92,7 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "notifications",
         "Notifications, by outcome: sent, failed, or dropped before sending",
-        metrics.notifications.clone(),
+        metrics.notifications.family(),
     );
     registry.register(
         "config_reads",

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// The pause after a first failure about an object, which doubles with each further one.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after failures about an object.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// Returns the pause after this many failures in a row: `first`, which doubles with each further one, up to `longest`.
 pub(crate) fn after(failures: u32, first: Duration, longest: Duration) -> Duration {
     let doubled = first.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));

@@ -1,7 +1,6 @@
 //! Makes one copy exact.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pod_reloader_core::config_sync::Target;
 use pod_reloader_core::config_sync::content::{Content, Object, Step};
@@ -16,12 +15,8 @@ use super::metrics::Write;
 use super::state::{Copying, Exact, Place, Task};
 use super::syncer::Syncer;
 use crate::runtime::error::CallError;
-use crate::runtime::pause;
+use crate::runtime::pause::{self, FIRST_PAUSE, LONGEST_PAUSE};
 
-/// The pause after a first failure, which doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after failures.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The number of attempts to write a copy that somebody else writes at the same time.
 const ATTEMPTS: usize = 3;
 

@@ -1,10 +1,8 @@
 //! The metrics of copies.
 
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Label, Metrics};
 use crate::runtime::controller::TermMetrics;
 
 /// The metrics of this controller. They are shown only where it is switched on.
@@ -16,7 +14,7 @@ pub(super) struct SyncMetrics {
     pub(super) conflicts: Gauge,
     /// ClusterConfigSyncs that are not ready.
     pub(super) not_ready: Gauge,
-    writes: Family<[(&'static str, &'static str); 1], Counter>,
+    writes: Counted<Write>,
 }
 
 /// A write to a copy.
@@ -27,8 +25,9 @@ pub(super) enum Write {
     Delete,
 }
 
-impl Write {
-    const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
+impl Label for Write {
+    const NAME: &'static str = "verb";
+    const ALL: &'static [Self] = &[Self::Create, Self::Update, Self::Delete];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -43,11 +42,7 @@ impl SyncMetrics {
     /// Returns metrics that are shown among `all`.
     pub(super) fn registered(all: &Metrics) -> Self {
         let metrics = Self::default();
-        for write in Write::ALL {
-            drop(metrics.writes.get_or_create(&[("verb", write.as_str())]));
-        }
-        all.register(|registry| {
-            let ours = registry.sub_registry_with_prefix("pod_reloader");
+        all.register(|ours| {
             ours.register(
                 "synced_copies",
                 "Copies of ClusterConfigSyncs that are exact",
@@ -66,7 +61,7 @@ impl SyncMetrics {
             ours.register(
                 "sync_writes",
                 "Writes to copies of ClusterConfigSyncs",
-                metrics.writes.clone(),
+                metrics.writes.family(),
             );
         });
         metrics
@@ -74,7 +69,7 @@ impl SyncMetrics {
 
     /// Counts a write to a copy.
     pub(super) fn wrote(&self, write: Write) {
-        self.writes.get_or_create(&[("verb", write.as_str())]).inc();
+        self.writes.count(write);
     }
 }
 

@@ -257,8 +257,8 @@ impl Item for Counted {
 impl Counter {
     fn new(client: Client, events: Events, metrics: &Metrics) -> Self {
         let own = CounterMetrics::default();
-        metrics.register(|registry| {
-            registry.register("counted", "ConfigMaps with the label", own.counted.clone());
+        metrics.register(|ours| {
+            ours.register("counted", "ConfigMaps with the label", own.counted.clone());
         });
         Self {
             client,
@@ -272,7 +272,10 @@ impl Counter {
     /// The line of its metric.
     fn counted(&self) -> String {
         let text = self.all.text();
-        let line = text.lines().find(|line| line.starts_with("counted "));
+        let mut ours = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("pod_reloader_"));
+        let line = ours.find(|line| line.starts_with("counted "));
         line.unwrap().to_owned()
     }
 }
