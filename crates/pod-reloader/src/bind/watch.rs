@@ -66,10 +66,6 @@ impl Follower<Slim<FieldBinding>> for BindingFollower {
             .bindings_listed(place, &list.kept, list.left_out);
     }
 
-    fn seen(&mut self, object: Slim<FieldBinding>) {
-        self.listed(object);
-    }
-
     fn gone(&mut self, object: Slim<FieldBinding>) {
         if let Some(id) = binding_id(&object) {
             self.binder.binding_gone(&id);

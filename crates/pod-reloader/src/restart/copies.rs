@@ -363,18 +363,14 @@ impl Follower<CopyMetadata> for CopyFollower {
     type List = ();
 
     fn listed(&mut self, copy: CopyMetadata) -> Option<()> {
-        self.seen(copy);
+        if let Some((namespace, _)) = copy.place() {
+            self.0.known.lock().has_copies(namespace);
+        }
         None
     }
 
     /// Copies that went while nobody watched are found by the next look at all namespaces.
     fn all_listed(&mut self, (): ()) {}
-
-    fn seen(&mut self, copy: CopyMetadata) {
-        if let Some((namespace, _)) = copy.place() {
-            self.0.known.lock().has_copies(namespace);
-        }
-    }
 
     fn gone(&mut self, copy: CopyMetadata) {
         if let Some((namespace, _)) = copy.place() {

@@ -140,10 +140,6 @@ impl Follower<NamespaceMetadata> for NamespaceFollower {
         namespaces.list_is_whole();
     }
 
-    fn seen(&mut self, object: NamespaceMetadata) {
-        self.listed(object);
-    }
-
     fn gone(&mut self, object: NamespaceMetadata) {
         if let Some(name) = object.name() {
             self.reconciler.namespace_left(&name);

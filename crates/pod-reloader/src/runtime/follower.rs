@@ -30,8 +30,10 @@ pub(crate) trait Follower<K> {
     /// Takes in that a list is complete: anything that it has not brought is gone.
     fn all_listed(&mut self, list: Self::List);
 
-    /// Takes in an object that is new or has changed.
-    fn seen(&mut self, object: K);
+    /// Takes in an object that is new or has changed. Unless it says otherwise, as an object of a list.
+    fn seen(&mut self, object: K) {
+        drop(self.listed(object));
+    }
 
     /// Takes in that an object is gone. This is its last state.
     fn gone(&mut self, object: K);

@@ -50,10 +50,6 @@ impl Follower<Slim<ClusterConfigSync>> for SyncFollower {
         self.0.syncs_listed(&list);
     }
 
-    fn seen(&mut self, object: Slim<ClusterConfigSync>) {
-        self.listed(object);
-    }
-
     fn gone(&mut self, object: Slim<ClusterConfigSync>) {
         if let Some(name) = sync_name(&object) {
             self.0.sync_gone(&name);

@@ -75,19 +75,15 @@ impl<O: ReleaseObject> Follower<O> for ReleaseFollower {
     }
 
     fn listed(&mut self, object: O) -> Option<()> {
-        self.seen(object);
+        if let Some(revision) = object.revision() {
+            self.reconciler.releases().seen(revision);
+        }
         None
     }
 
     fn all_listed(&mut self, (): ()) {
         let namespace = self.namespace.as_ref();
         self.reconciler.releases().all_listed(O::TOOL, namespace);
-    }
-
-    fn seen(&mut self, object: O) {
-        if let Some(revision) = object.revision() {
-            self.reconciler.releases().seen(revision);
-        }
     }
 
     fn gone(&mut self, object: O) {

@@ -319,19 +319,15 @@ impl Follower<ConfigMetadata> for Seen {
     type List = ();
 
     fn listed(&mut self, object: ConfigMetadata) -> Option<()> {
-        self.seen(object);
+        if let Some(seen) = object.reference(ConfigKind::ConfigMap) {
+            let seen = Counted(seen.namespace, seen.name);
+            self.0.worker.push(seen, Instant::now());
+        }
         None
     }
 
     /// Those that are gone stay counted.
     fn all_listed(&mut self, (): ()) {}
-
-    fn seen(&mut self, object: ConfigMetadata) {
-        if let Some(seen) = object.reference(ConfigKind::ConfigMap) {
-            let seen = Counted(seen.namespace, seen.name);
-            self.0.worker.push(seen, Instant::now());
-        }
-    }
 
     fn gone(&mut self, _: ConfigMetadata) {}
 }
