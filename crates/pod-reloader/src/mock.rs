@@ -51,17 +51,22 @@ where
     Client::new(service, "ns")
 }
 
-/// Returns the parts of a controller whose calls are all answered by one client.
+/// Returns one client for each purpose.
+pub(crate) fn clients(client: &Client) -> Clients {
+    Clients {
+        admission: client.clone(),
+        reconcile: client.clone(),
+        watch: client.clone(),
+        lease: client.clone(),
+        events: client.clone(),
+    }
+}
+
+/// Returns the parts of a controller, all of whose calls are made by one client.
 pub(crate) fn kit(client: &Client, metrics: &Metrics, controller: &'static str) -> Kit {
     let (events, _) = Events::new(client.clone());
     Kit {
-        clients: Clients {
-            admission: client.clone(),
-            reconcile: client.clone(),
-            watch: client.clone(),
-            lease: client.clone(),
-            events: client.clone(),
-        },
+        clients: clients(client),
         budget: Budget::new(),
         watches: metrics.watches.clone(),
         events,

@@ -29,7 +29,6 @@ use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
 use crate::runtime::events::{Events, Report};
 use crate::runtime::follower::Follower;
 use crate::runtime::leader::lead;
@@ -166,13 +165,7 @@ impl Both {
         let operator = Name::parse("operator").unwrap();
         let secret = Name::parse("keys").unwrap();
         let restarts = Restarts {
-            clients: Clients {
-                admission: client.clone(),
-                reconcile: client.clone(),
-                watch: client.clone(),
-                lease: client.clone(),
-                events: client.clone(),
-            },
+            clients: mock::clients(&client),
             scope: Scope::new([], operator.clone()),
             copy_grace: Duration::from_secs(300),
             settings: Settings {
