@@ -37,11 +37,10 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
         None => Api::all(client),
     };
     let bindings = Resources::new(bindings, "FieldBinding", &kit.budget);
-    let follower = BindingFollower {
-        binder: binder.clone(),
-        place,
-    };
-    bindings.follow(&kit.watches, follower).await;
+    let watches = kit.watches.clone();
+    bindings
+        .follow(watches, BindingFollower { binder, place })
+        .await;
 }
 
 struct BindingFollower {
@@ -117,12 +116,13 @@ async fn watch_objects(binder: Arc<Binder>, watched: Watched) {
     let kind = watched.what.kind();
     let objects = api::<BoundMetadata>(&kit.clients.watch, watched.place.as_ref(), resource);
     let objects = Resources::new(objects, kind, &kit.budget);
+    let watches = kit.watches.clone();
     let follower = ObjectFollower {
-        binder: binder.clone(),
+        binder,
         watched,
         list: 0,
     };
-    objects.follow(&kit.watches, follower).await;
+    objects.follow(watches, follower).await;
 }
 
 struct ObjectFollower {

@@ -104,11 +104,12 @@ impl Keeper {
         let all = api::<KeptMetadata>(&self.kit.clients.watch, namespace.as_ref(), ());
         let all = Resources::new(all, "ConfigMap", &self.kit.budget);
         let all = all.with_labels(KEPT.to_owned());
+        let watches = self.kit.watches.clone();
         let follower = KeptFollower {
-            keeper: self.clone(),
+            keeper: self,
             place: namespace,
         };
-        all.follow(&self.kit.watches, follower).await;
+        all.follow(watches, follower).await;
     }
 
     /// Takes in a ConfigMap with our label. Returns it, with what it is for, if it is ours and there is room for it.

@@ -97,8 +97,8 @@ impl Keeper {
     /// Follows the copies in a namespace, or in all of them.
     async fn watch(self: Arc<Self>, namespace: Option<Name>) {
         let copies = self.copies_in(namespace.as_ref());
-        let watches = &self.reconciler.metrics().watches;
-        copies.follow(watches, CopyFollower(self.clone())).await;
+        let watches = self.reconciler.metrics().watches.clone();
+        copies.follow(watches, CopyFollower(self)).await;
     }
 
     /// Takes in that a copy is gone. If it was not us who deleted it, its namespace is looked at.

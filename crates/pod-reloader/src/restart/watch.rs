@@ -40,6 +40,7 @@ pub(crate) fn spawn(
     reconciler: &Arc<Reconciler>,
     budget: &Budget,
 ) -> JoinSet<()> {
+    let ages = &reconciler.metrics().watches;
     let mut watches = JoinSet::new();
     let namespaces = scope.watched();
     if !scope.custom_kinds().is_empty() {
@@ -77,42 +78,50 @@ pub(crate) fn spawn(
             .filter(|kind| scope.tracks(*kind))
         {
             let config = listed(client, namespace.as_ref(), kind, scope, budget);
-            let namespace = namespace.clone();
-            watches.spawn(watch_config(config, kind, namespace, reconciler.clone()));
+            let follower = ConfigFollower {
+                reconciler: reconciler.clone(),
+                kind,
+                namespace: namespace.clone(),
+            };
+            watches.spawn(config.follow(ages.clone(), follower));
         }
     }
     releases::spawn(&mut watches, client, scope.releases(), reconciler, budget);
     if scope.reads_namespaces() {
-        let (picked, to_list) = mpsc::unbounded_channel();
-        let mut namespaces = Resources::new(Api::all(client.clone()), "Namespace", budget);
-        if let Some(selector) = scope.namespace_selector() {
-            namespaces = namespaces.with_labels(selector.to_string());
-        }
-        watches.spawn(watch_namespaces(namespaces, reconciler.clone(), picked));
-        let listing = list_picked(client.clone(), reconciler.clone(), budget.clone(), to_list);
-        watches.spawn(listing);
+        spawn_namespaces(&mut watches, client, scope, reconciler, budget);
     }
     watches
 }
 
-/// Follows the namespaces that match the selector. Sends to `picked` those that need lists of their own,
-/// because the lists of all workloads had begun before they matched or got other annotations.
-async fn watch_namespaces(
-    namespaces: Resources<NamespaceMetadata>,
-    reconciler: Arc<Reconciler>,
-    picked: mpsc::UnboundedSender<Name>,
+/// Adds the watch of the namespaces, and the lists of those that come to match the selector.
+fn spawn_namespaces(
+    watches: &mut JoinSet<()>,
+    client: &Client,
+    scope: &Scope,
+    reconciler: &Arc<Reconciler>,
+    budget: &Budget,
 ) {
+    let (picked, to_list) = mpsc::unbounded_channel();
+    let namespaces = Api::<NamespaceMetadata>::all(client.clone());
+    let mut namespaces = Resources::new(namespaces, "Namespace", budget);
+    if let Some(selector) = scope.namespace_selector() {
+        namespaces = namespaces.with_labels(selector.to_string());
+    }
     let follower = NamespaceFollower {
         reconciler: reconciler.clone(),
         picked,
     };
-    namespaces
-        .follow(&reconciler.metrics().watches, follower)
-        .await;
+    let ages = reconciler.metrics().watches.clone();
+    watches.spawn(namespaces.follow(ages, follower));
+    let listing = list_picked(client.clone(), reconciler.clone(), budget.clone(), to_list);
+    watches.spawn(listing);
 }
 
+/// Takes in the namespaces that match the selector.
 struct NamespaceFollower {
     reconciler: Arc<Reconciler>,
+    /// Those that need lists of their own are sent here, because the lists of all workloads had begun before they
+    /// matched or got other annotations.
     picked: mpsc::UnboundedSender<Name>,
 }
 
@@ -154,15 +163,14 @@ pub(crate) async fn watch_workloads<O: Object>(
     reconciler: Arc<Reconciler>,
 ) {
     reconciler.namespaces().listed().await;
+    let watches = reconciler.metrics().watches.clone();
     let follower = WorkloadFollower {
-        reconciler: reconciler.clone(),
+        reconciler,
         kind,
         namespace,
         began: Instant::now(),
     };
-    resources
-        .follow(&reconciler.metrics().watches, follower)
-        .await;
+    resources.follow(watches, follower).await;
 }
 
 struct WorkloadFollower {
@@ -214,22 +222,6 @@ impl<O: Object> Follower<O> for WorkloadFollower {
     fn gone(&mut self, object: O) {
         self.reconciler.workload_deleted(self.kind, object);
     }
-}
-
-async fn watch_config(
-    resources: Resources<ConfigMetadata>,
-    kind: ConfigKind,
-    namespace: Option<Name>,
-    reconciler: Arc<Reconciler>,
-) {
-    let follower = ConfigFollower {
-        reconciler: reconciler.clone(),
-        kind,
-        namespace,
-    };
-    resources
-        .follow(&reconciler.metrics().watches, follower)
-        .await;
 }
 
 struct ConfigFollower {

@@ -106,7 +106,7 @@ impl<K: Resource + Foreign> Resources<K> {
     /// Lists the objects, and watches them from there on, for ever. Meanwhile, the watch is one of `watches`.
     ///
     /// A list that fails is begun again. An unreadable object is left out.
-    pub(crate) async fn follow<F: Follower<K>>(&self, watches: &Watches, mut follower: F) {
+    pub(crate) async fn follow<F: Follower<K>>(self, watches: Watches, mut follower: F) {
         let _watching = watches.begin(&self.watch_id(), self.kind);
         // The two are separate, because a complete list says nothing about the watch that follows it.
         let (mut list_pauses, mut pauses) = (DefaultBackoff::default(), DefaultBackoff::default());

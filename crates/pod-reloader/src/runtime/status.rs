@@ -73,7 +73,7 @@ mod tests {
             namespaced.uri(),
             "/apis/pod-reloader.github.io/v1alpha1/namespaces/shop/fieldbindings/keys/status?fieldManager=pod-reloader"
         );
-        assert_eq!(namespaced.method(), Method::PATCH);
+        assert_eq!(*namespaced.method(), Method::PATCH);
         let content_type = &namespaced.headers()[CONTENT_TYPE];
         assert_eq!(content_type, "application/merge-patch+json");
         assert_eq!(namespaced.body(), br#"{"status":{"fields":[]}}"#);

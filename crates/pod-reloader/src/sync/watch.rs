@@ -30,8 +30,8 @@ async fn watch_syncs(syncer: Arc<Syncer>) {
     let kit = &syncer.kit;
     let syncs = Api::<Slim<ClusterConfigSync>>::all(kit.clients.watch.clone());
     let syncs = Resources::new(syncs, "ClusterConfigSync", &kit.budget);
-    let follower = SyncFollower(syncer.clone());
-    syncs.follow(&kit.watches, follower).await;
+    let watches = kit.watches.clone();
+    syncs.follow(watches, SyncFollower(syncer)).await;
 }
 
 struct SyncFollower(Arc<Syncer>);
@@ -65,8 +65,8 @@ async fn watch_namespaces(syncer: Arc<Syncer>) {
     let kit = &syncer.kit;
     let namespaces = Api::<NamespaceMetadata>::all(kit.clients.watch.clone());
     let namespaces = Resources::new(namespaces, "Namespace", &kit.budget);
-    let follower = NamespaceFollower(syncer.clone());
-    namespaces.follow(&kit.watches, follower).await;
+    let watches = kit.watches.clone();
+    namespaces.follow(watches, NamespaceFollower(syncer)).await;
 }
 
 struct NamespaceFollower(Arc<Syncer>);
@@ -110,11 +110,10 @@ async fn watch_targets(syncer: Arc<Syncer>, key: Key) {
     let targets = api::<TargetMetadata>(&kit.clients.watch, None, kind);
     let targets = Resources::new(targets, kind.as_str(), &kit.budget);
     let targets = targets.with_fields(Some(&format!("metadata.name={name}")));
-    let follower = TargetFollower {
-        syncer: syncer.clone(),
-        key,
-    };
-    targets.follow(&kit.watches, follower).await;
+    let watches = kit.watches.clone();
+    targets
+        .follow(watches, TargetFollower { syncer, key })
+        .await;
 }
 
 struct TargetFollower {

@@ -51,13 +51,12 @@ async fn watch<O: ReleaseObject + Foreign>(
     if let Some(selector) = O::SELECTOR {
         objects = objects.with_labels(selector.to_owned());
     }
+    let watches = reconciler.metrics().watches.clone();
     let follower = ReleaseFollower {
-        reconciler: reconciler.clone(),
+        reconciler,
         namespace,
     };
-    objects
-        .follow(&reconciler.metrics().watches, follower)
-        .await;
+    objects.follow(watches, follower).await;
 }
 
 struct ReleaseFollower {

@@ -46,8 +46,13 @@ pub(super) async fn watch_statuses(
                         let mut begun = JoinSet::new();
                         for namespace in namespaces.clone() {
                             let statuses = api(&client, namespace.as_ref(), ());
-                            let statuses = Resources::new(statuses, KIND, &budget);
-                            begun.spawn(watch(statuses, namespace, reconciler.clone()));
+                            let statuses = Resources::<PodStatus>::new(statuses, KIND, &budget);
+                            let follower = StatusFollower {
+                                reconciler: reconciler.clone(),
+                                namespace,
+                            };
+                            let ages = reconciler.metrics().watches.clone();
+                            begun.spawn(statuses.follow(ages, follower));
                         }
                         watches = Some(begun);
                     }
@@ -69,20 +74,6 @@ pub(super) async fn watch_statuses(
         }
         tokio::time::sleep(INTERVAL).await;
     }
-}
-
-async fn watch(
-    statuses: Resources<PodStatus>,
-    namespace: Option<Name>,
-    reconciler: Arc<Reconciler>,
-) {
-    let follower = StatusFollower {
-        reconciler: reconciler.clone(),
-        namespace,
-    };
-    statuses
-        .follow(&reconciler.metrics().watches, follower)
-        .await;
 }
 
 struct StatusFollower {

@@ -293,8 +293,7 @@ impl Controller for Counter {
         async move {
             let _shown = Shown::new(work.metrics.clone());
             let config_maps = config_maps.with_labels("count=me".to_owned());
-            let watches = Watches::default();
-            let watching = config_maps.follow(&watches, Seen(work.clone()));
+            let watching = config_maps.follow(Watches::default(), Seen(work.clone()));
             tokio::select! {
                 () = watching => {}
                 () = work.worker.run(&work) => {}

@@ -259,8 +259,7 @@ impl Apiserver {
         });
         let api: Api<CopyMetadata> = Api::all(client);
         let resources = Resources::new(api, "ConfigMap", &Budget::new());
-        let watches = Watches::default();
-        let following = resources.follow(&watches, self.clone());
+        let following = resources.follow(Watches::default(), self.clone());
         assert!(tokio::time::timeout(time, following).await.is_err());
     }
 
