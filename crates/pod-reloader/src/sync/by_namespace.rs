@@ -43,10 +43,6 @@ impl<T> ByNamespace<T> {
         Some(self.0.remove(at).1)
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &T)> {
         self.0.iter().map(|(namespace, known)| (namespace, known))
     }
