@@ -14,6 +14,11 @@ const NAME_ENDS: &[char] = &['.', ',', '[', ']', '$', '@', '{', '}'];
 const FILTERED_NAME_ENDS: &[char] = &[
     '.', ',', '[', ']', '$', '@', '{', '}', '(', ')', '=', '!', '<', '>', '&', '|',
 ];
+/// The maximum number of ranges, filters and parentheses within each other. Each takes a part of the stack, and the time
+/// in which jsonpath-rust refuses a wrong filter triples with each.
+const MAX_DEPTH: usize = 10;
+/// The maximum number of paths for which lists of names may stand: two lists make a path of each pair of names.
+const MAX_PATHS: usize = 256;
 
 /// A template. What it names and an answer does not have is left out, as by kubectl.
 #[derive(Clone, Debug)]
@@ -44,7 +49,11 @@ impl Template {
     /// # Errors
     /// Names the first problem and its place.
     pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
-        let mut parser = Parser { text, at: 0 };
+        let mut parser = Parser {
+            text,
+            at: 0,
+            depth: 0,
+        };
         parser.parts(Until::TheEnd).map(Self)
     }
 
@@ -99,6 +108,8 @@ struct Parser<'a> {
     text: &'a str,
     /// The number of bytes that have been parsed.
     at: usize,
+    /// The number of ranges, filters and parentheses that have begun and not ended.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -127,7 +138,9 @@ impl<'a> Parser<'a> {
                 self.skip_blanks();
                 let paths = self.paths()?;
                 self.close()?;
+                self.enter()?;
                 parts.push(Part::Each(paths, self.parts(Until::EndOfRange)?));
+                self.depth -= 1;
                 continue;
             }
             while !self.take("}") {
@@ -186,6 +199,9 @@ impl<'a> Parser<'a> {
                 }
             } else if self.take("[") {
                 let selected = self.selected()?;
+                if selected.len() * paths.len() > MAX_PATHS {
+                    return Err(self.invalid("too many names are listed"));
+                }
                 let each = selected
                     .iter()
                     .flat_map(|step| paths.iter().map(move |path| format!("{path}{step}")));
@@ -224,7 +240,9 @@ impl<'a> Parser<'a> {
     fn selected(&mut self) -> Result<Vec<String>, Invalid> {
         self.skip_blanks();
         if self.take("?") {
+            self.enter()?;
             let filter = self.filter()?;
+            self.depth -= 1;
             return self.end_brackets(vec![format!("[?{filter}]")]);
         }
         if !matches!(self.peek(), Some('"' | '\'')) {
@@ -256,7 +274,7 @@ impl<'a> Parser<'a> {
     /// Parses a filter with its parentheses.
     fn filter(&mut self) -> Result<String, Invalid> {
         let mut filter = String::new();
-        let mut open = 0;
+        let outside = self.depth;
         loop {
             match self.peek() {
                 Some('"' | '\'') => filter += &literal(&self.quoted()?),
@@ -273,10 +291,16 @@ impl<'a> Parser<'a> {
                     self.next();
                     filter.push(character);
                     match character {
-                        '(' => open += 1,
-                        ')' if open <= 1 => return Ok(filter),
-                        ')' => open -= 1,
-                        _ if open == 0 => return Err(self.invalid("( has to follow ?")),
+                        '(' => self.enter()?,
+                        _ if self.depth == outside => {
+                            return Err(self.invalid("( has to follow ?"));
+                        }
+                        ')' => {
+                            self.depth -= 1;
+                            if self.depth == outside {
+                                return Ok(filter);
+                            }
+                        }
                         _ => {}
                     }
                 }
@@ -325,6 +349,17 @@ impl<'a> Parser<'a> {
                 end if end == quote => return Ok(text),
                 Some(other) => text.push(other),
             }
+        }
+    }
+
+    /// Notes that a range, a filter or a parenthesis begins.
+    fn enter(&mut self) -> Result<(), Invalid> {
+        self.depth += 1;
+        match self.depth > MAX_DEPTH {
+            true => {
+                Err(self.invalid("too many ranges, filters or parentheses are within each other"))
+            }
+            false => Ok(()),
         }
     }
 
@@ -524,5 +559,23 @@ mod tests {
             let error = Template::parse(template).unwrap_err();
             assert_eq!(error, Invalid { problem, at }, "{template}");
         }
+    }
+
+    #[test]
+    fn an_endless_template_takes_neither_the_stack_nor_the_time() {
+        let too_deep = "too many ranges, filters or parentheses are within each other";
+        for (begin, more, problem) in [
+            ("", "{range .a}", too_deep),
+            ("{.a", "[?(@.b", too_deep),
+            ("{.a[?", "(", too_deep),
+            ("{.a[?(", "length(", too_deep),
+            ("{.a", "['b','c']", "too many names are listed"),
+        ] {
+            let template = begin.to_owned() + &more.repeat(10_000);
+            let error = Template::parse(&template).unwrap_err();
+            assert_eq!(error.problem, problem, "{begin}{more}");
+        }
+        let ranges = "{range .a}".repeat(MAX_DEPTH) + &"{end}".repeat(MAX_DEPTH);
+        assert!(Template::parse(&ranges).is_ok());
     }
 }
