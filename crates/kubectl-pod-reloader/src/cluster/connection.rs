@@ -34,7 +34,7 @@ fn of_kubeconfig(error: &KubeconfigError) -> String {
         KubeconfigError::ReadConfig(cause, path) => format!("{}: {cause}", path.display()),
         KubeconfigError::LoadContext(context) => format!("it has no context {context}"),
         KubeconfigError::LoadClusterOfContext(cluster) => {
-            format!("it has no cluster {cluster}, which the context names")
+            format!("it has no cluster {cluster}, which the context or --cluster names")
         }
         other => other.to_string(),
     }
@@ -64,7 +64,7 @@ impl Cluster {
             config.auth_info.impersonate_uid = Some(uid.clone());
         }
         if let Some(server) = &connection.server {
-            config.cluster_url = server.clone();
+            call(&mut config, server);
         }
         if !connection.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
@@ -95,6 +95,13 @@ impl Cluster {
             namespace,
         })
     }
+}
+
+/// Calls another server in place of the cluster's. The name in the certificate that the kubeconfig expects is that of the
+/// cluster's server, so it is dropped, as kubectl does.
+fn call(config: &mut Config, server: &Uri) {
+    config.cluster_url = server.clone();
+    config.tls_server_name = None;
 }
 
 /// Returns the proxy that a kubeconfig names for the chosen cluster, or for that of the chosen or current context.
@@ -160,6 +167,16 @@ mod tests {
             Some((*value).to_owned())
         };
         proxy(&server, own.map(ToOwned::to_owned), variable).map(|it| it.to_string())
+    }
+
+    #[test]
+    fn another_server_has_another_name_in_its_certificate() {
+        let uri = |text: &str| text.parse::<Uri>().unwrap();
+        let mut config = Config::new(uri("https://10.0.0.1"));
+        config.tls_server_name = Some("kubernetes".to_owned());
+        call(&mut config, &uri("https://near:6443"));
+        assert_eq!(config.cluster_url, uri("https://near:6443"));
+        assert_eq!(config.tls_server_name, None);
     }
 
     #[test]
