@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::mark::{STACKABLE_IGNORE, STAKATER_IGNORE};
-use pod_reloader_core::migration::{self, Migration};
+use pod_reloader_core::migration::{self, Migration, Untranslatable};
 use pod_reloader_core::name::Name;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,15 +95,17 @@ pub(crate) fn of_manifests(
     let kinds = known_kinds();
     for (id, manifest) in &manifests.all {
         let kind = kinds.iter().find(|kind| kind.is(&id.group, &id.kind));
-        migrations.add(kind.and_then(|kind| {
-            row(&Subject {
+        let names_namespace = manifest.names_namespace || namespace.is_some();
+        let namespace = Some(&id.namespace).filter(|_| names_namespace);
+        migrations.add(match kind {
+            Some(kind) => row(&Subject {
                 kind: *kind,
                 api_version: &manifest.api_version,
                 object: &manifest.object,
-                namespace: Some(&id.namespace)
-                    .filter(|_| manifest.names_namespace || namespace.is_some()),
-            })
-        }));
+                namespace,
+            }),
+            None => of_unknown_kind(&about(&id.kind, namespace, &id.name), &manifest.object),
+        });
     }
     for note in &manifests.notes {
         print::note(note);
@@ -182,14 +184,31 @@ fn of_seen(seen: &Seen<'_>) -> Option<Row> {
     })
 }
 
+/// Returns what becomes of an object whose kind is not known without a cluster. `None` if it seems to be no workload, or
+/// has no annotations of other controllers.
+fn of_unknown_kind(about: &str, object: &Value) -> Option<Row> {
+    let untranslated = || {
+        Row::Untranslated(Untranslated {
+            workload: about.to_owned(),
+            reason: Untranslatable::UnknownKind.to_string(),
+        })
+    };
+    migration::has_keys_of_others(object).then(untranslated)
+}
+
+/// Returns a workload in words.
+fn about(kind: &str, namespace: Option<&Name>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{kind} {namespace}/{name}"),
+        None => format!("{kind} {name}"),
+    }
+}
+
 /// Returns what becomes of a workload. `None` if it has no annotations of other controllers.
 fn row(subject: &Subject<'_>) -> Option<Row> {
     let metadata = &subject.object["metadata"];
     let name = metadata["name"].as_str()?;
-    let about = match subject.namespace {
-        Some(namespace) => format!("{} {namespace}/{name}", subject.kind),
-        None => format!("{} {name}", subject.kind),
-    };
+    let about = about(subject.kind.as_str(), subject.namespace, name);
     let migration = match migration::migrate(subject.kind, subject.object) {
         Ok(migration) => migration?,
         Err(reason) => {
@@ -386,6 +405,30 @@ metadata:
         let api = WEB.replace("web", "api").replace("  namespace: shop\n", "");
         assert_eq!(patches, format!("{api}---\n{WEB}"));
         assert_eq!(verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn a_manifest_of_an_unknown_kind_is_not_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cron_job = listing("web", "app");
+        cron_job["apiVersion"] = json!("batch/v1");
+        cron_job["kind"] = json!("CronJob");
+        let template = cron_job["spec"]["template"].take();
+        cron_job["spec"] = json!({"jobTemplate": {"spec": {"template": template}}});
+        fs::write(folder.path().join("job.yaml"), cron_job.to_string()).unwrap();
+        let sources = Sources {
+            filename: vec![folder.path().to_owned()],
+            kustomize: None,
+            recursive: false,
+        };
+        let (migrations, verdict) = of_manifests(&sources, None).unwrap();
+        let text = migrations.text().without_styles();
+        assert!(
+            text.starts_with("# CronJob shop/web: not translated: "),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert_eq!(verdict, Verdict::Bad);
     }
 
     #[test]

@@ -56,6 +56,11 @@ pub enum Untranslatable {
     /// The object is not a workload of its kind.
     #[error("the object cannot be read")]
     Unreadable,
+    /// Nobody knows where the kind has its pods.
+    #[error(
+        "only the cluster knows whether pod-reloader manages this kind: name it without --filename"
+    )]
+    UnknownKind,
     /// An item of a list is a regular expression.
     #[error("{item} is a regular expression for {kind}s, which has no counterpart: list the names")]
     Pattern {
@@ -144,6 +149,30 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
 /// Returns true if a key is one of a dialect in which a mark keeps an object from being tracked.
 pub fn reads_marks(key: &str) -> bool {
     key.contains("reloader.stakater.com/") || key.starts_with("restarter.stackable.tech/")
+}
+
+/// Returns true if an object has a pod template, and annotations or labels that another controller reads from workloads of
+/// some kind. For objects of kinds that are not known.
+pub fn has_keys_of_others(object: &Value) -> bool {
+    let templates = [
+        "/spec/template/spec",
+        "/spec/jobTemplate/spec/template/spec",
+    ];
+    let mut templates = templates.iter().filter_map(|path| object.pointer(path));
+    if !templates.any(Value::is_object) {
+        return false;
+    }
+    let metadata = &object["metadata"];
+    let (annotations, labels) = (texts(&metadata["annotations"]), texts(&metadata["labels"]));
+    let dialects = of_all();
+    let mut read = WorkloadKind::BUILT_IN
+        .into_iter()
+        .flat_map(|kind| dialects.keys_of_others(kind));
+    read.any(|read| {
+        let has = |texts: &Texts| texts.iter().any(|(key, _)| read.is(key));
+        (read.places.contains(&Place::Annotation) && has(&annotations))
+            || (read.places.contains(&Place::Label) && has(&labels))
+    })
 }
 
 /// Our annotations, with their values.

@@ -231,3 +231,18 @@ fn a_search_beside_auto_adds_nothing() {
         .annotated(&format!("{STAKATER}auto"), "true");
     assert_eq!(ours(both)[0], ("auto".to_owned(), "true".to_owned()));
 }
+
+#[test]
+fn an_object_of_an_unknown_kind_may_have_keys_of_others() {
+    let has = |spec: Value, key: &str| {
+        let metadata = json!({"annotations": {(key.to_owned()): "true"}});
+        has_keys_of_others(&json!({"metadata": metadata, "spec": spec}))
+    };
+    let auto = format!("{STAKATER}auto");
+    let template = || json!({"template": {"spec": {"containers": []}}});
+    assert!(has(template(), &auto));
+    assert!(has(json!({"jobTemplate": {"spec": template()}}), &auto));
+    assert!(!has(template(), "example.com/auto"));
+    // Such as a ConfigMap, or an object that makes Secrets.
+    assert!(!has(json!({}), &auto));
+}
