@@ -63,6 +63,8 @@ fn parts() -> Result<Vec<Part>> {
     for entry in fs::read_dir(chart().join("files"))? {
         let path = entry?.path();
         let definition: Value = serde_json::from_slice(&fs::read(&path)?)?;
+        let has_spec = definition["spec"].is_object();
+        ensure!(has_spec, "{}: it has no spec", path.display());
         parts.push(Part {
             file: path.strip_prefix(chart())?.display().to_string(),
             value: definition["spec"].clone(),

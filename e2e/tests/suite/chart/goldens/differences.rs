@@ -1,6 +1,7 @@
 //! Prints a rendering as its differences from earlier renderings.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
@@ -134,12 +135,12 @@ fn objects(rendering: &str, text: &str, parts: &[Part]) -> Result<Vec<(Key, Prin
     Ok(objects)
 }
 
-/// Removes a field, and returns it if it is a text.
+/// Removes a field if it is a text, and returns it. Anything else stays where it is, and is printed.
 fn take_text(value: &mut Value, field: &str) -> Option<String> {
-    match value.as_object_mut()?.remove(field)? {
-        Value::String(text) => Some(text),
-        _ => None,
-    }
+    let fields = value.as_object_mut()?;
+    let text = fields.get(field)?.as_str()?.to_owned();
+    fields.remove(field);
+    Some(text)
 }
 
 /// Returns the labels that all objects of the chart have in common.
@@ -188,6 +189,7 @@ fn name_parts(value: &mut Value, parts: &[Part]) {
 /// change with everything above.
 fn changed_lines(old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
+    let old_lines: Vec<_> = old.lines().collect();
     let mut text = String::new();
     for group in diff.grouped_ops(CONTEXT) {
         let changes: Vec<_> = group.iter().flat_map(|op| diff.iter_changes(op)).collect();
@@ -201,12 +203,32 @@ fn changed_lines(old: &str, new: &str) -> String {
                 (None, None) => String::new(),
             }
         });
-        text += &format!("@@ {place}\n");
+        let begin = group.first().map_or(0, |op| op.old_range().start);
+        let end = group.last().map_or(begin, |op| op.old_range().end);
+        let number = number(&old_lines, begin..end);
+        text += &format!("@@ {place}{number}\n");
         for change in changes {
             text += &format!("{}{}", change.tag(), change.value());
         }
     }
     text
+}
+
+/// Returns the number of a group among all places with the same lines, if there are several. Otherwise, a change could
+/// move from one to another, and nobody would see it.
+fn number(lines: &[&str], group: Range<usize>) -> String {
+    let begin = group.start;
+    let own = &lines[group];
+    if own.is_empty() {
+        return String::new();
+    }
+    let windows = lines.windows(own.len()).enumerate();
+    let same = windows.filter(|(_, window)| *window == own);
+    let places: Vec<_> = same.map(|(at, _)| at).collect();
+    match places.iter().position(|at| *at == begin) {
+        Some(before) if places.len() > 1 => format!(" ({} of {})", before + 1, places.len()),
+        _ => String::new(),
+    }
 }
 
 /// Returns the keys above a line of YAML, from the outermost to the innermost.
@@ -281,11 +303,21 @@ Deployment shop/web: differs from default
     }
 
     #[test]
+    fn a_change_of_one_of_several_equal_places_says_of_which() {
+        let old = "rules:\n  - a: 1\n    b: 1\n  - a: 1\n    b: 1\n";
+        let new = "rules:\n  - a: 1\n    b: 1\n  - a: 1\n    b: 2\n";
+        let expected = "@@ rules (2 of 2)\n   - a: 1\n-    b: 1\n+    b: 2\n";
+        assert_eq!(changed_lines(old, new), expected);
+    }
+
+    #[test]
     fn what_is_missing_or_in_another_namespace_is_named() -> Result<()> {
         let (before, _) = BEFORE.rsplit_once("---").context("three objects")?;
         assert_eq!(differences(before)?, "Role bank/web: missing\n");
         let moved = differences(&BEFORE.replace("namespace: bank", "namespace: tools"))?;
         assert_eq!(moved, "Role tools/web: as in default\n");
+        let number = differences(&BEFORE.replace("namespace: bank", "namespace: 1"))?;
+        assert!(number.contains("+metadata: {namespace: 1}\n"), "{number}");
         Ok(())
     }
 
