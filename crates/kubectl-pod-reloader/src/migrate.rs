@@ -407,28 +407,45 @@ metadata:
         assert_eq!(verdict, Verdict::Good);
     }
 
-    #[test]
-    fn a_manifest_of_an_unknown_kind_is_not_passed_over() {
+    fn of_text(manifests: &str) -> (String, Verdict) {
         let folder = tempfile::tempdir().unwrap();
-        let mut cron_job = listing("web", "app");
-        cron_job["apiVersion"] = json!("batch/v1");
-        cron_job["kind"] = json!("CronJob");
-        let template = cron_job["spec"]["template"].take();
-        cron_job["spec"] = json!({"jobTemplate": {"spec": {"template": template}}});
-        fs::write(folder.path().join("job.yaml"), cron_job.to_string()).unwrap();
+        fs::write(folder.path().join("all.yaml"), manifests).unwrap();
         let sources = Sources {
             filename: vec![folder.path().to_owned()],
             kustomize: None,
             recursive: false,
         };
         let (migrations, verdict) = of_manifests(&sources, None).unwrap();
-        let text = migrations.text().without_styles();
-        assert!(
-            text.starts_with("# CronJob shop/web: not translated: "),
-            "{text}"
-        );
+        (migrations.text().without_styles(), verdict)
+    }
+
+    #[test]
+    fn a_manifest_of_an_unknown_kind_is_not_passed_over() {
+        let mut cron_job = listing("web", "app");
+        cron_job["apiVersion"] = json!("batch/v1");
+        cron_job["kind"] = json!("CronJob");
+        let template = cron_job["spec"]["template"].take();
+        cron_job["spec"] = json!({"jobTemplate": {"spec": {"template": template}}});
+        let (text, verdict) = of_text(&cron_job.to_string());
+        let begin = "# CronJob shop/web: not translated: ";
+        assert!(text.starts_with(begin), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         assert_eq!(verdict, Verdict::Bad);
+    }
+
+    #[test]
+    fn no_text_of_a_manifest_becomes_a_document() {
+        let hostile = "\n---\nkind: Secret";
+        for field in ["/apiVersion", "/kind", "/metadata/name"] {
+            let mut web = listing("web", "app");
+            let text = web.pointer(field).unwrap().as_str().unwrap();
+            let text = text.to_owned() + hostile;
+            *web.pointer_mut(field).unwrap() = text.into();
+            let (text, _) = of_text(&web.to_string());
+            let lines = ["---", "kind: Secret"];
+            let is_hostile = text.lines().any(|line| lines.contains(&line));
+            assert!(!text.is_empty() && !is_hostile, "{text}");
+        }
     }
 
     #[test]
