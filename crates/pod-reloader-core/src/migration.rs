@@ -45,9 +45,6 @@ pub enum Note {
     /// No value of `auto` tracks the same.
     #[error("its objects are listed by name, because auto would track other objects or keys")]
     Listed,
-    /// An opt-out of one kind of object is lost.
-    #[error("{0} opts out where every workload is managed; it has no counterpart for one kind")]
-    OptOutOfOneKind(&'static str),
 }
 
 /// The reason why annotations cannot be translated.
@@ -75,6 +72,9 @@ pub enum Untranslatable {
         stakater::SEARCH
     )]
     Search,
+    /// Only one kind of object is opted out. Without the annotation, it would be tracked where every workload is managed.
+    #[error("{0} opts out where every workload is managed, which has no counterpart for one kind")]
+    OptOutOfOneKind(&'static str),
     /// No translation tracks the same.
     #[error("no annotations of pod-reloader track the same objects and keys")]
     Different,
@@ -116,10 +116,9 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
     if finding.kinds.is_empty() && source.annotations.get(keys::AUTO).is_none() {
         match &*finding.opting_out {
             [] => {}
-            out if out.contains(&stakater::AUTO) => {
-                base.insert(keys::AUTO, "false".to_owned());
-            }
-            [of_one_kind, ..] => notes.push(Note::OptOutOfOneKind(of_one_kind)),
+            [one] if *one != stakater::AUTO => return Err(Untranslatable::OptOutOfOneKind(one)),
+            // Of both kinds, together or each.
+            _ => drop(base.insert(keys::AUTO, "false".to_owned())),
         }
     }
     let by_auto = source.starts(&base, &finding, &theirs).into_iter();

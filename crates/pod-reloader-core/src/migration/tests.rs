@@ -152,21 +152,18 @@ fn the_settle_period_is_taken_over_unless_there_is_one() {
 }
 
 #[test]
-fn an_opt_out_of_all_stays_one_and_that_of_one_kind_is_noted() {
+fn an_opt_out_of_all_stays_one_and_that_of_one_kind_is_refused() {
     let auto = format!("{STAKATER}auto");
+    let of_secrets = || web().annotated(&format!("secret.{auto}"), "false");
     assert_eq!(
-        ours(web().annotated(&auto, "false")),
-        pairs(&[("auto", "false")])
+        migrated(&of_secrets().json()).unwrap_err().to_string(),
+        "secret.reloader.stakater.com/auto opts out where every workload is managed, which has no counterpart for one kind"
     );
-    let of_secrets = web().annotated(&format!("secret.{auto}"), "false").json();
-    let migration = migrated(&of_secrets).unwrap().unwrap();
-    let notes: Vec<_> = migration.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        notes,
-        [
-            "secret.reloader.stakater.com/auto opts out where every workload is managed; it has no counterpart for one kind"
-        ]
-    );
+    let of_each = of_secrets().annotated(&format!("configmap.{auto}"), "false");
+    let of_all = web().annotated(&auto, "false");
+    for opting_out in [of_each, of_all] {
+        assert_eq!(ours(opting_out), pairs(&[("auto", "false")]));
+    }
 }
 
 #[test]
