@@ -113,6 +113,10 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
     let finding = of_all().finding(&source.subject());
     let mut notes: Vec<_> = old.in_template.into_iter().map(Note::InTemplate).collect();
     let mut base = source.settings(&theirs);
+    if finding.kinds.is_empty() {
+        // They count where every workload is managed.
+        exclude(&mut base, &finding, &theirs);
+    }
     if finding.kinds.is_empty() && source.annotations.get(keys::AUTO).is_none() {
         match &*finding.opting_out {
             [] => {}
@@ -143,6 +147,21 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
         removed_labels: old.labels,
         notes,
     }))
+}
+
+/// Leaves out the names that others leave out, unless they are tracked all the same.
+fn exclude(ours: &mut Ours, finding: &Finding, theirs: &Tracked) {
+    for (kind, names) in ConfigKind::ALL.into_iter().zip(&finding.excluded) {
+        let is_tracked = |name: &&String| {
+            let mut tracked = theirs.asked.keys();
+            tracked.any(|(own, _)| own.kind == kind && own.name.as_str() == **name)
+        };
+        let names = names.iter().filter(|name| !is_tracked(name));
+        let names: Vec<_> = names.map(String::as_str).collect();
+        if !names.is_empty() {
+            ours.insert(exclude_key(kind), names.join(","));
+        }
+    }
 }
 
 /// Returns true if a key is one of a dialect in which a mark keeps an object from being tracked.
@@ -320,17 +339,7 @@ impl<'a> Source<'a> {
         };
         let mut by_key = base.clone();
         by_key.insert(keys::AUTO, auto.to_owned());
-        for (kind, names) in ConfigKind::ALL.into_iter().zip(&finding.excluded) {
-            let is_tracked = |name: &&String| {
-                let mut tracked = theirs.asked.keys();
-                tracked.any(|(own, _)| own.kind == kind && own.name.as_str() == **name)
-            };
-            let names = names.iter().filter(|name| !is_tracked(name));
-            let names: Vec<_> = names.map(String::as_str).collect();
-            if !names.is_empty() {
-                by_key.insert(exclude_key(kind), names.join(","));
-            }
-        }
+        exclude(&mut by_key, finding, theirs);
         let mut whole = by_key.clone();
         whole.insert(keys::PER_KEY, "false".to_owned());
         match finding.takes_keys {

@@ -167,6 +167,17 @@ fn an_opt_out_of_all_stays_one_and_that_of_one_kind_is_refused() {
 }
 
 #[test]
+fn excludes_are_kept_for_where_every_workload_is_managed() {
+    let excluded = web()
+        .annotated(&format!("configmap.{STAKATER}reload"), "env")
+        .annotated(&format!("secrets.exclude.{STAKATER}reload"), "pass");
+    assert_eq!(
+        ours(excluded),
+        pairs(&[("configmaps", "env"), ("exclude-secrets", "pass")])
+    );
+}
+
+#[test]
 fn old_keys_are_removed_but_not_from_the_pod_template() {
     let reload = format!("configmap.{STAKATER}reload");
     let on_template = web().with(
