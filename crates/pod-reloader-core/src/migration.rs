@@ -4,6 +4,7 @@
 //! objects and keys is returned.
 
 mod lists;
+mod remarks;
 mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 
 use self::lists::{exclude_key, item, list_key};
+pub use self::remarks::{Note, Untranslatable};
 use self::tracked::{Tracked, searches};
 use crate::annotations::{self as keys, Place};
 use crate::dialect::Dialect;
@@ -34,50 +36,6 @@ pub struct Migration {
     pub removed_labels: BTreeSet<String>,
     /// Remarks for the person who applies the change.
     pub notes: Vec<Note>,
-}
-
-/// A remark on a migration.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Note {
-    /// An annotation of the pod template is left there.
-    #[error("the pod template keeps the annotation {0}, because its removal restarts the pods")]
-    InTemplate(String),
-    /// No value of `auto` tracks the same.
-    #[error("its objects are listed by name, because auto would track other objects or keys")]
-    Listed,
-}
-
-/// The reason why annotations cannot be translated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untranslatable {
-    /// The object is not a workload of its kind.
-    #[error("the object cannot be read")]
-    Unreadable,
-    /// Nobody knows where the kind has its pods.
-    #[error(
-        "only the cluster knows whether pod-reloader manages this kind: name it without --filename"
-    )]
-    UnknownKind,
-    /// An item of a list is a regular expression.
-    #[error("{item} is a regular expression for {kind}s, which has no counterpart: list the names")]
-    Pattern {
-        /// The kind that the list is for.
-        kind: ConfigKind,
-        /// The item, made safe to print.
-        item: String,
-    },
-    /// The workload tracks only objects with a mark.
-    #[error(
-        "{} finds objects by their annotations, which has no counterpart: list the names",
-        stakater::SEARCH
-    )]
-    Search,
-    /// Only one kind of object is opted out. Without the annotation, it would be tracked where every workload is managed.
-    #[error("{0} opts out where every workload is managed, which has no counterpart for one kind")]
-    OptOutOfOneKind(&'static str),
-    /// No translation tracks the same.
-    #[error("no annotations of pod-reloader track the same objects and keys")]
-    Different,
 }
 
 /// Translates the annotations and labels of other controllers on a workload, given as it is in a manifest or in the
