@@ -146,7 +146,7 @@ pub(crate) enum Output {
     Wide,
     /// Names alone, as kubectl takes them.
     Name,
-    /// The JSON in a template, as by kubectl: for example jsonpath='{.items[*].name}'.
+    /// The JSON in a template, as by kubectl: for example jsonpath='{.items}'.
     #[value(name = "jsonpath=TEMPLATE")]
     JsonPath,
     /// Mermaid, which Markdown shows. For graphs only.
