@@ -1,7 +1,7 @@
 {{- /* A Deployment: that of the operator, or of the writer, which serves no webhook and sends no notifications. */ -}}
 {{- define "pod-reloader.deployment" -}}
 {{- $isWriter := eq (include "pod-reloader.part" .) "writer" }}
-{{- $notifies := and (not $isWriter) .Values.notifications.existingSecret }}
+{{- $notifies := and (not $isWriter) .Values.notifications.enabled }}
 {{- $mountedTls := and (not $isWriter) (include "pod-reloader.mountedTlsSecret" .) }}
 {{- $clientCA := and (not $isWriter) (or .Values.webhook.clientCA.configMap .Values.webhook.clientCA.secret) }}
 {{- $replicas := $isWriter | ternary .Values.writer.replicaCount .Values.replicaCount }}
@@ -173,11 +173,11 @@ spec:
             {{- end }}
             - --settle-period={{ .Values.settlePeriod }}
             - --release-wait={{ .Values.releaseWait }}
-            {{- with .Values.flux.namespaces }}
-            - {{ printf "--flux-namespaces=%s" (join "," .) | quote }}
+            {{- if .Values.flux.enabled }}
+            - {{ printf "--flux-namespaces=%s" (join "," .Values.flux.namespaces) | quote }}
             {{- end }}
-            {{- with .Values.argoCD.namespaces }}
-            - {{ printf "--argo-cd-namespaces=%s" (join "," .) | quote }}
+            {{- if .Values.argoCD.enabled }}
+            - {{ printf "--argo-cd-namespaces=%s" (join "," .Values.argoCD.namespaces) | quote }}
             {{- end }}
             {{- with .Values.staged }}
             {{- if ne (.byDefault | default "none") "none" }}
@@ -363,7 +363,7 @@ spec:
                 path: ca.crt
         {{- end }}
         {{- with .Values.notifications }}
-        {{- if .existingSecret }}
+        {{- if .enabled }}
         - name: notifications
           secret:
             secretName: {{ .existingSecret }}

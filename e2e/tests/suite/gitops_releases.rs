@@ -98,8 +98,8 @@ fn waiting(wait: &str) -> Options {
     Options {
         values: json!({
             "releaseWait": wait,
-            "flux": {"namespaces": ["*"]},
-            "argoCD": {"namespaces": [ARGO_CD]},
+            "flux": {"enabled": true},
+            "argoCD": {"enabled": true, "namespaces": [ARGO_CD]},
         }),
         ..Options::default()
     }

@@ -15,7 +15,7 @@ async fn each_rollout_is_one_message_and_nothing_else_is_a_message() -> Result<(
     let directory = tempfile::tempdir()?;
     let options = Options {
         // The arguments of the chart, except for the path of the mounted Secret.
-        values: json!({"notifications": {"existingSecret": "chat", "cluster": "e2e"}}),
+        values: json!({"notifications": {"enabled": true, "existingSecret": "chat", "cluster": "e2e"}}),
         args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
         ..Options::default()
     };
@@ -92,7 +92,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
         let apply = ["apply", "--filename=-"];
         scene.tool().run_with_input(&apply, &url(&first)).await?;
         let mut values = options.values(&scene.namespace);
-        let chat = json!({"notifications": {"existingSecret": "chat", "format": "slack"}});
+        let chat = json!({"notifications": {"enabled": true, "existingSecret": "chat", "format": "slack"}});
         merge(&mut values, &chat);
         let mut installation = scene.installation.clone();
         installation.upgrade(&values).await?;
@@ -181,7 +181,7 @@ async fn observed_and_waiting_changes_are_reported_as_such() -> Result<()> {
     let options = Options {
         values: json!({
             "reconcile": "observe",
-            "notifications": {"existingSecret": "chat", "send": "all"},
+            "notifications": {"enabled": true, "existingSecret": "chat", "send": "all"},
         }),
         args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
         ..Options::default()

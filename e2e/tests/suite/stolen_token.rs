@@ -69,8 +69,8 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     "customResources": ["cronjobs"],
                     "runCronJobsOnChange": true,
                     "webhook": {"certManager": cert_manager},
-                    "flux": {"namespaces": ["*"]},
-                    "argoCD": {"namespaces": ["default"]},
+                    "flux": {"enabled": true},
+                    "argoCD": {"enabled": true, "namespaces": ["default"]},
                 }),
                 &[
                     (READ_SECRETS, Rbac),

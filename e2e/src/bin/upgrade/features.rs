@@ -45,8 +45,8 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
     let f = Feature::new;
     vec![
         f("releaseWait=0s", json!({"releaseWait": "0s"})),
-        f("flux.namespaces", json!({"flux": {"namespaces": ["*"]}})),
-        f("argoCD.namespaces", json!({"argoCD": {"namespaces": ["*"]}})),
+        f("flux", json!({"flux": {"enabled": true}})),
+        f("argoCD", json!({"argoCD": {"enabled": true, "namespaces": ["*"]}})),
         f("staged.byDefault=configmaps", json!({"staged": {"byDefault": "configmaps"}})),
         f("staged.byDefault=all", json!({"staged": {"byDefault": "all"}})),
         f("namespaceAnnotations.enabled", json!({"namespaceAnnotations": {"enabled": true}})),
@@ -73,7 +73,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("ignoreNamespaces", json!({"ignoreNamespaces": [LEFT_OUT]})),
         f("resourceLabelSelector", json!({"resourceLabelSelector": format!("!{GENERATED}")})),
         f("hashKeysSecret", json!({"hashKeysSecret": SHARED_KEYS})),
-        f("notifications", json!({"notifications": {"existingSecret": CHAT, "send": "all"}})),
+        f("notifications", json!({"notifications": {"enabled": true, "existingSecret": CHAT, "send": "all"}})),
         f("watch.namespaces", json!({"watch": {"namespaces": namespaces}})),
         f("webhook.failurePolicy=Fail", json!({"webhook": {"failurePolicy": "Fail"}})),
         f("webhook.certManager.enabled", json!({"webhook": {"certManager": {"enabled": true}}})),

@@ -34,7 +34,7 @@ fn the_notes_warn_of_what_the_values_leave_open() -> Result<()> {
 fn the_notes_name_what_is_on_and_the_next_step() -> Result<()> {
     let test = "helm test pod-reloader --namespace pod-reloader";
     let all = "pin.enabled=true,sync.enabled=true,webhook.restrictedOtherwise=true,\
-               notifications.existingSecret=chat,namespaceOverride=tools";
+               notifications.enabled=true,notifications.existingSecret=chat,namespaceOverride=tools";
     for (values, parts) in [
         ("replicaCount=2", &[test][..]),
         (

@@ -170,7 +170,7 @@ fn a_label_of_one_object_can_be_empty_and_null_stands_for_unset() -> Result<()> 
 
 #[test]
 fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
-    let values = "namespaceOverride=tools,pin.enabled=true,protect.enabled=true,flux.namespaces={*},\
+    let values = "namespaceOverride=tools,pin.enabled=true,protect.enabled=true,flux.enabled=true,\
                   webhook.restrictedOtherwise=true,webhook.certManager.enabled=true,fence.enabled=true,\
                   networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true";
     let rendered = template(&["--set=sync.enabled=true", "--set", values])?;
@@ -204,7 +204,7 @@ fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
 
 #[test]
 fn a_namespace_of_digits_is_a_text_to_every_binding() -> Result<()> {
-    let values = "flux.namespaces={*},argoCD.namespaces={argocd}";
+    let values = "flux.enabled=true,argoCD.enabled=true";
     let objects = rendered(&["--set-string=namespaceOverride=123", "--set", values])?;
     let subjects = objects
         .iter()
@@ -312,7 +312,7 @@ fn both_processes_have_what_their_pods_get_in_addition() -> Result<()> {
         }
     }
     // Beside those that the operator needs itself.
-    let own = "webhook.existingSecret=tls,notifications.existingSecret=chat";
+    let own = "webhook.existingSecret=tls,notifications.enabled=true,notifications.existingSecret=chat";
     let more = r#"extraVolumes=[{"name":"a","emptyDir":{}}]"#;
     let objects = rendered(&["--set", own, "--set-json", more])?;
     let operator = deployments(&objects)[0];
@@ -520,8 +520,8 @@ fn the_services_of_metrics_have_names_that_a_service_can_have() -> Result<()> {
 
 #[test]
 fn an_administrator_can_write_definitions_and_roles() -> Result<()> {
-    let features = "pin.enabled=true,protect.enabled=true,webhook.restrictedOtherwise=true,flux.namespaces={*},\
-                    argoCD.namespaces={argocd}";
+    let features = "pin.enabled=true,protect.enabled=true,webhook.restrictedOtherwise=true,flux.enabled=true,\
+                    argoCD.enabled=true";
     let is_author_policy = |object: &&Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         object["kind"] == "ValidatingAdmissionPolicy" && name.ends_with("-author")

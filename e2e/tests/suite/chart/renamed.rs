@@ -61,3 +61,28 @@ fn table() -> Result<Vec<Renamed>> {
     let table = fs::read_to_string(chart().join("renamed.yaml"))?;
     Ok(serde_saphyr::from_str(&table)?)
 }
+
+/// Somebody who has set up one of these features before, and does not switch it on, must not lose it in silence.
+#[test]
+fn what_is_set_up_and_not_switched_on_is_refused() -> Result<()> {
+    for (set, complaint) in [
+        ("flux.namespaces={flux-system}", "set flux.enabled to true"),
+        ("argoCD.namespaces={*}", "set argoCD.enabled to true"),
+        (
+            "notifications.existingSecret=chat",
+            "set notifications.enabled to true",
+        ),
+        (
+            "notifications.enabled=true",
+            "notifications.enabled needs notifications.existingSecret",
+        ),
+        (
+            "flux.enabled=true,flux.namespaces=null",
+            "flux.enabled needs flux.namespaces",
+        ),
+    ] {
+        let error = template(&["--set", set]).err().context(set)?;
+        ensure!(format!("{error}").contains(complaint), "{set}: {error}");
+    }
+    Ok(())
+}

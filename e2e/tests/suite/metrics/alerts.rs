@@ -105,7 +105,7 @@ pub(super) struct Alert {
 
 /// Returns all alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
-    let all = "podMonitor.enabled=true,notifications.existingSecret=chat,sync.enabled=true,fieldBindings.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
+    let all = "podMonitor.enabled=true,notifications.enabled=true,notifications.existingSecret=chat,sync.enabled=true,fieldBindings.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                pin.enabled=true,webhook.restrictedOtherwise=true,prometheusRule.runbookUrl=https://example.com/runbooks";
     let bound = r#"fieldBindings.kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
     let object = rules(&["--set", all, "--set-json", bound])?;
