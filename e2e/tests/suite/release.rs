@@ -392,7 +392,7 @@ fn the_manifest_for_krew_leads_to_each_archive() -> Result<()> {
         ensure!(sums.lines().any(|line| line == sum), "{sum}");
         let list = run(Command::new("tar").arg("tzf").arg(release.path(&file)))?;
         ensure!(
-            list == "kubectl-pod_reloader\nLICENSE\nTHIRD-PARTY-LICENSES.txt\n",
+            list == "kubectl-pod_reloader\nkubectl_complete-pod_reloader\nLICENSE\nTHIRD-PARTY-LICENSES.txt\n",
             "{list}"
         );
         ensure!(platform["bin"] == "kubectl-pod_reloader");

@@ -312,7 +312,8 @@ fn both_processes_have_what_their_pods_get_in_addition() -> Result<()> {
         }
     }
     // Beside those that the operator needs itself.
-    let own = "webhook.existingSecret=tls,notifications.enabled=true,notifications.existingSecret=chat";
+    let own =
+        "webhook.existingSecret=tls,notifications.enabled=true,notifications.existingSecret=chat";
     let more = r#"extraVolumes=[{"name":"a","emptyDir":{}}]"#;
     let objects = rendered(&["--set", own, "--set-json", more])?;
     let operator = deployments(&objects)[0];
