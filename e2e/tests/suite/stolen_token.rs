@@ -318,7 +318,7 @@ async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> R
         let mut wrong = Vec::new();
         for (row, request) in &tries {
             let answer = answer(&client, request).await?;
-            if expected[*row] != answer {
+            if Some(expected[*row]) != answer {
                 wrong.push(format!("{row}: {answer:?} to {request:?}"));
             }
         }
@@ -331,7 +331,9 @@ async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> R
     .with_context(|| format!("{process:?}"))
 }
 
-async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
+/// Returns the answer to a request; `None` if the apiserver asks to try again later, as for the objects of a CRD that
+/// another test has just changed.
+async fn answer(client: &Client, (method, path, body): &Try) -> Result<Option<Answer>> {
     let content_type = match *method {
         Method::PATCH if body.is_array() => "application/json-patch+json",
         Method::PATCH => "application/merge-patch+json",
@@ -353,12 +355,13 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
         body => body.to_string().into_bytes(),
     };
     match client.request::<Value>(request.body(body)?).await {
-        Ok(_) => Ok(Yes),
+        Ok(_) => Ok(Some(Yes)),
         Err(kube::Error::Api(status)) => match status.code {
-            403 | 422 if status.message.contains("ValidatingAdmissionPolicy") => Ok(Policy),
-            403 => Ok(Rbac),
+            403 | 422 if status.message.contains("ValidatingAdmissionPolicy") => Ok(Some(Policy)),
+            403 => Ok(Some(Rbac)),
             // The process has the right, but the object does not exist, or exists already.
-            404 | 409 => Ok(Yes),
+            404 | 409 => Ok(Some(Yes)),
+            429 => Ok(None),
             _ => Err(anyhow::anyhow!("{method} {path}: {}", status.message)),
         },
         Err(error) => Err(error.into()),
