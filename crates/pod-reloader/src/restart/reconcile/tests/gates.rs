@@ -103,6 +103,21 @@ async fn an_approval_is_of_one_content_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_that_only_the_fresh_read_shows_holds() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(1)).await;
+    // No watch has shown this by the end of the settle period.
+    operator
+        .apiserver
+        .annotate_config_map("app", HOLD, Some("true"));
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.metrics.gated.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_on_hold_holds_what_tracks_it() {
     let operator = Operator::with([deployment("web")]).await;
     let hold = |value: Option<&str>| {
