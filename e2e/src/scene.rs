@@ -603,18 +603,7 @@ impl Scene {
     /// # Errors
     /// When they are not restarted, or more than once.
     pub async fn rolls_once(&self, workload: &Workload, before: &Snapshot) -> Result<Snapshot> {
-        let what = format!(
-            "{} to get another config hash than {:?}",
-            workload.reference(),
-            before.key
-        );
-        wait_for(&what, PATIENCE, async || {
-            Ok(match self.key(workload).await? {
-                key if key == before.key => Attempt::NotYet("the same".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        })
-        .await?;
+        self.gets_another_key(workload, &before.key).await?;
         self.right(workload).await?;
         self.quiet().await?;
         let after = self.snapshot(workload).await?;
@@ -629,6 +618,26 @@ impl Scene {
             "wrong hash: {after:?}"
         );
         Ok(after)
+    }
+
+    /// Waits until a workload has another config hash than `before`.
+    ///
+    /// # Errors
+    /// When that takes longer than [`PATIENCE`].
+    pub async fn gets_another_key(
+        &self,
+        workload: &Workload,
+        before: &Option<String>,
+    ) -> Result<()> {
+        let reference = workload.reference();
+        let what = format!("{reference} to get another config hash than {before:?}");
+        wait_for(&what, PATIENCE, async || {
+            Ok(match self.key(workload).await? {
+                key if key == *before => Attempt::NotYet("the same".to_owned()),
+                _ => Attempt::Done(()),
+            })
+        })
+        .await
     }
 
     /// Asserts that the pods of a workload have not been restarted since `before`, and that nothing is
@@ -687,13 +696,7 @@ impl Scene {
                 changed => drop(changed?),
             }
         }
-        wait_for("the sentinel to be restarted", PATIENCE, async || {
-            Ok(match self.key(&sentinel).await? {
-                key if key == before => Attempt::NotYet("it was not".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        })
-        .await?;
+        self.gets_another_key(&sentinel, &before).await?;
         self.right(&sentinel).await
     }
 

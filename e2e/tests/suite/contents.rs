@@ -455,12 +455,7 @@ async fn an_object_that_never_rests_is_rolled_out_all_the_same() -> Result<()> {
                 }
             }
         };
-        let rollout = wait_for("a rollout", PATIENCE, async || {
-            Ok(match scene.key(&web).await? {
-                key if key == before.key => Attempt::NotYet("it waits".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        });
+        let rollout = scene.gets_another_key(&web, &before.key);
         tokio::select! {
             error = changes => return Err(error.into()),
             rolled = rollout => rolled?,

@@ -242,13 +242,8 @@ async fn releases_with_a_late_watch(scene: &Scene, api: &str, resource: &str) ->
     }
     let held = late.hits().applied;
     late.remove();
-    wait_for("the last event to arrive", PATIENCE, async || {
-        Ok(match scene.key(&last).await? {
-            key if key == last_before.key => Attempt::NotYet("it has not".to_owned()),
-            _ => Attempt::Done(()),
-        })
-    })
-    .await?;
+    // The last event has arrived then.
+    scene.gets_another_key(&last, &last_before.key).await?;
     scene.quiet().await?;
     scene.right(&web).await?;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Options, Scene};
 use serde_json::json;
 
 use super::{plugin, text, using};
@@ -35,13 +35,7 @@ async fn a_migrated_workload_keeps_its_hash_and_is_restarted_by_the_same_objects
 
         scene.apply(&[config_map("app", "2")]).await?;
         // Not `rolls_once`, whose oracle knows lists alone.
-        wait_for("web to be restarted", PATIENCE, async || {
-            Ok(match scene.key(&web).await? {
-                key if key == before.key => Attempt::NotYet("the same hash".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        })
-        .await?;
+        scene.gets_another_key(&web, &before.key).await?;
         scene.quiet().await?;
         let revisions = scene.snapshot(&web).await?.revisions;
         ensure!(
