@@ -15,7 +15,7 @@ use self::differences::{BASE, Part, Renderings};
 use super::{SERVES_POLICY, golden, helm, profiles, template_args, values_name};
 
 /// Values files that combine features. They come last, so that most of their objects are as in the file of a feature.
-const COMBINATIONS: [&str; 2] = ["everything", "platform"];
+const COMBINATIONS: [&str; 4] = ["details", "everything", "of-others", "platform"];
 
 /// First line of each golden file with differences.
 const HEADER: &str = "# Written by `make golden`. CONTRIBUTING.md says how to read it.\n";
@@ -57,6 +57,43 @@ fn every_golden_file_has_its_file_of_values() -> Result<()> {
     Ok(())
 }
 
+/// So the effect of every value is in a golden file.
+#[test]
+fn every_value_differs_from_its_default_in_a_file_of_values() -> Result<()> {
+    let read = |file: PathBuf| -> Result<Value> {
+        Ok(serde_saphyr::from_str(&fs::read_to_string(file)?)?)
+    };
+    let defaults = read(chart().join("values.yaml"))?;
+    let files = renderings()?.iter();
+    let files = files.map(|Rendering { name, .. }| read(values_file(name)));
+    let files = files.collect::<Result<Vec<_>>>()?;
+    let mut unchanged = Vec::new();
+    // Every object would have another name, and so would be in that golden file as a whole. Tests of names set it.
+    let leaves = leaves(&defaults).into_iter();
+    for (path, default) in leaves.filter(|(path, _)| path != "/fullnameOverride") {
+        let differs = |file: &Value| file.pointer(&path).is_some_and(|value| *value != *default);
+        if !files.iter().any(differs) {
+            unchanged.push(path);
+        }
+    }
+    ensure!(unchanged.is_empty(), "no file in ci sets {unchanged:?}");
+    Ok(())
+}
+
+/// Returns all values that contain no others, each with the path to it.
+fn leaves(values: &Value) -> Vec<(String, &Value)> {
+    match values.as_object().filter(|fields| !fields.is_empty()) {
+        None => vec![(String::new(), values)],
+        Some(fields) => {
+            let below = |(name, value)| {
+                let leaves = leaves(value).into_iter();
+                leaves.map(move |(path, leaf)| (format!("/{name}{path}"), leaf))
+            };
+            fields.iter().flat_map(below).collect()
+        }
+    }
+}
+
 /// Returns the values that the chart takes from files.
 fn parts() -> Result<Vec<Part>> {
     let mut parts = Vec::new();
@@ -81,6 +118,10 @@ fn parts() -> Result<Vec<Part>> {
 fn golden_file(name: &str) -> PathBuf {
     let ending = if name == BASE { "yaml" } else { "diff" };
     chart().join("ci/golden").join(format!("{name}.{ending}"))
+}
+
+fn values_file(name: &str) -> PathBuf {
+    chart().join("ci").join(format!("{name}-values.yaml"))
 }
 
 /// Returns the rendering of each values file, in the order in which they are compared. All tests of a process share them.
@@ -112,8 +153,7 @@ fn render_all() -> Result<Vec<Rendering>> {
 
 /// Renders the chart with one values file. One that adds to a profile is rendered on top of it.
 fn rendered(name: &str) -> Result<String> {
-    let values = chart().join("ci").join(format!("{name}-values.yaml"));
-    let files = [profiles::profile_of(name), Some(values)];
+    let files = [profiles::profile_of(name), Some(values_file(name))];
     let values: Vec<_> = files
         .iter()
         .flatten()
