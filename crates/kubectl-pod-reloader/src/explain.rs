@@ -117,35 +117,23 @@ fn explanation(
 ) -> (Explanation, Verdict) {
     let workload = &seen.workload;
     let rollout = Rollout::of(workload, &seen.object);
-    let (sync_status, mut meaning, mut verdict) =
-        sync_status(seen, findings.reply.as_ref(), &rollout);
-    let is_current = sync_status == SyncStatus::Current.as_str();
-    if let Some(wait) = &findings.waits_for {
-        meaning = format!("{meaning}; {wait}");
-    }
     let pinning = Pinning::of(seen, &findings.found, &findings.undone);
-    if is_current && pinning.is_undone() {
-        meaning += ", apart from what was undone";
+    let unanswered = findings.unanswered(seen);
+    let asked_at = Timestamp::now();
+    let mut assessment = Assessment::of(seen, findings, &rollout);
+    if assessment.is_current && pinning.is_undone() {
+        assessment.meaning += ", apart from what was undone";
     }
-    let waits_for = match is_current {
-        true => Vec::new(),
-        false => objects::missing(seen, &findings.found),
-    };
+    if !unanswered.is_empty() && seen.is_established(asked_at) {
+        assessment.meaning += "; something that it asks to track is not there";
+        assessment.verdict = Verdict::Bad;
+    }
+    let problems = assessment.problems(findings);
+    let waits_for = assessment.waits_for(seen, findings);
+    let verdict = assessment.verdict;
     let events = findings.events.as_deref().ok();
-    let problems = history::problems(events.unwrap_or_default()).into_iter();
-    let problems = problems.filter(|event| !is_current || event.reason != "MissingConfig");
     let hash = workload.config_hash();
     let hash_since = findings.hash_since.as_ref().ok().copied().flatten();
-    let asked_at = Timestamp::now();
-    let unanswered = findings.unanswered(seen);
-    if !unanswered.is_empty() && seen.is_established(asked_at) {
-        meaning += "; something that it asks to track is not there";
-        verdict = Verdict::Bad;
-    }
-    let settle_period = |operator: &Operator| {
-        let own = workload.settle_period;
-        own.unwrap_or(operator.args.settle_period).as_secs_f64()
-    };
     let explanation = Explanation {
         kind: workload.id.kind.to_string(),
         namespace: workload.id.namespace.to_string(),
@@ -154,11 +142,9 @@ fn explanation(
         not_managed_because: seen.obstacle.clone(),
         operator: seen.operator.map(OperatorSummary::of),
         config_hash: hash.map(ToOwned::to_owned),
-        key_id: hash
-            .and_then(ConfigHash::parse)
-            .map(|hash| hash.key_id().to_string()),
-        sync_status,
-        meaning,
+        key_id: hash.and_then(key_id),
+        sync_status: assessment.sync_status,
+        meaning: assessment.meaning,
         verdict: Some(verdict),
         waits_for,
         last_restart: LastRestart::of(seen, events, hash_since, asked_at),
@@ -169,18 +155,70 @@ fn explanation(
             .http_reload
             .as_deref()
             .map(|it| it.target.to_string()),
-        settle_period_seconds: seen.operator.map(settle_period),
+        settle_period_seconds: settle_period_seconds(seen),
         objects: rows(seen, operators, &findings.found, &findings.uses),
         advice: advice(workload)
             .into_iter()
             .chain(unanswered.iter().map(ToString::to_string))
             .chain(hash_in_manifest(seen))
             .collect(),
-        problems: problems.cloned().collect(),
+        problems,
         unseen: findings.unseen(seen, operators),
         asked_at,
     };
     (explanation, verdict)
+}
+
+/// The sync status of a workload, and what is said about it.
+struct Assessment {
+    sync_status: String,
+    meaning: String,
+    verdict: Verdict,
+    /// True if the pods have the current content.
+    is_current: bool,
+}
+
+impl Assessment {
+    fn of(seen: &Seen<'_>, findings: &Findings, rollout: &Rollout) -> Self {
+        let (sync_status, mut meaning, verdict) =
+            sync_status(seen, findings.reply.as_ref(), rollout);
+        if let Some(wait) = &findings.waits_for {
+            meaning = format!("{meaning}; {wait}");
+        }
+        Self {
+            is_current: sync_status == SyncStatus::Current.as_str(),
+            sync_status,
+            meaning,
+            verdict,
+        }
+    }
+
+    /// Returns the problems of the last hour that are not over.
+    fn problems(&self, findings: &Findings) -> Vec<Event> {
+        let events = findings.events.as_deref().unwrap_or_default();
+        let problems = history::problems(events).into_iter();
+        let problems = problems.filter(|event| !self.is_current || event.reason != "MissingConfig");
+        problems.cloned().collect()
+    }
+
+    /// Returns the objects and keys that the pods need to start and that are missing.
+    fn waits_for(&self, seen: &Seen<'_>, findings: &Findings) -> Vec<String> {
+        match self.is_current {
+            true => Vec::new(),
+            false => objects::missing(seen, &findings.found),
+        }
+    }
+}
+
+/// Returns the id of the key of a config hash.
+fn key_id(hash: &str) -> Option<String> {
+    ConfigHash::parse(hash).map(|hash| hash.key_id().to_string())
+}
+
+/// Returns the time that the objects of a workload must stay unchanged before it is restarted, in seconds.
+fn settle_period_seconds(seen: &Seen<'_>) -> Option<f64> {
+    let default = seen.operator?.args.settle_period;
+    Some(seen.workload.settle_period.unwrap_or(default).as_secs_f64())
 }
 
 /// Returns the mistakes in the annotations and labels of a workload.

@@ -1,24 +1,20 @@
 //! `impact`: which workloads restart when an object changes, and which could not start without it.
 
+mod object;
 mod safeguards;
 mod users;
 
-use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
-use pod_reloader_core::extent::Extent;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
-use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
+use self::object::Object;
 use self::safeguards::Safeguards;
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::explain::stall;
-use crate::gates;
-use crate::objects::Tags;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, Verdict, count};
 use crate::steps::{self, Restarted, Steps};
-use crate::workloads::{self, Seen, consumption};
+use crate::workloads::{self, Seen};
 
 /// The effect of a change of one object.
 #[derive(Debug, Serialize)]
@@ -82,18 +78,7 @@ pub(crate) async fn impact(
         name: name.clone(),
     };
     let mut unseen = operators.unseen.clone();
-    let place = Place::new("v1", kind.plural(), Some(cluster.namespace.as_str()));
-    let body = match cluster.get_raw(place, name.as_str()).await {
-        Ok(body) => Some(Some(body)),
-        Err(Unseen::Absent(_)) => match cluster.lacks_namespace(&cluster.namespace).await {
-            Some(lacking) => return Err(lacking),
-            None => Some(None),
-        },
-        Err(error) => {
-            unseen.push(format!("whether {kind} {name} is there: {error}"));
-            None
-        }
-    };
+    let body = body(cluster, &reference, &mut unseen).await?;
     let object = Object {
         reference: &reference,
         body: body.as_ref().map(|body| body.as_deref()),
@@ -107,10 +92,8 @@ pub(crate) async fn impact(
     if operators.are_none() {
         unseen.push(NONE_FOUND.to_owned());
     }
-    let tags = body.as_ref().and_then(|body| body.as_deref());
-    let tags = tags.map_or_else(Tags::default, |body| Tags::of(&reference, body));
-    let safeguards = Safeguards::of(cluster, operators, &reference, tags).await;
-    let (safeguards, unseen_of_it) = safeguards;
+    let (safeguards, unseen_of_it) =
+        Safeguards::of(cluster, operators, &reference, object.tags()).await;
     unseen.extend(unseen_of_it);
     let impact = Impact {
         kind: kind.to_string(),
@@ -131,6 +114,35 @@ pub(crate) async fn impact(
         other => other,
     };
     Ok((impact, verdict))
+}
+
+/// Returns an object as serialised. The inner `None` means that it does not exist, the outer one that this cannot be
+/// seen: then it adds the reason to `unseen`.
+///
+/// # Errors
+/// When the namespace does not exist.
+async fn body(
+    cluster: &Cluster,
+    object: &Reference,
+    unseen: &mut Vec<String>,
+) -> Result<Option<Option<Vec<u8>>>, Unseen> {
+    let Reference {
+        kind,
+        namespace,
+        name,
+    } = object;
+    let place = Place::new("v1", kind.plural(), Some(namespace.as_str()));
+    match cluster.get_raw(place, name.as_str()).await {
+        Ok(body) => Ok(Some(Some(body))),
+        Err(Unseen::Absent(_)) => match cluster.lacks_namespace(namespace).await {
+            Some(lacking) => Err(lacking),
+            None => Ok(Some(None)),
+        },
+        Err(error) => {
+            unseen.push(format!("whether {kind} {name} is there: {error}"));
+            Ok(None)
+        }
+    }
 }
 
 /// A thing that the user may believe to exist although it does not.
@@ -211,124 +223,6 @@ impl Impact {
             }
         }
     }
-}
-
-/// The object that changes.
-struct Object<'a> {
-    reference: &'a Reference,
-    /// The object as serialised. The inner `None` means that it does not exist, the outer one that this
-    /// cannot be seen.
-    body: Option<Option<&'a [u8]>>,
-    key: Option<&'a str>,
-}
-
-impl Object<'_> {
-    /// Returns true if the object has the key that changes. `None` if there is no such key, or if that cannot
-    /// be seen.
-    fn has_key(&self) -> Option<bool> {
-        Some(self.object()?.has(self.key?))
-    }
-
-    /// Returns true if the object is known to be on hold.
-    fn is_held(&self) -> bool {
-        self.object().is_some_and(|it| it.is_held())
-    }
-
-    /// Returns the object, if it is there and can be read.
-    fn object(&self) -> Option<ConfigObject> {
-        ConfigObject::parse(self.body??, Aspects::default()).ok()
-    }
-
-    /// Returns the effect on one workload, or `None` if the object does not concern it.
-    fn row(&self, seen: &Seen<'_>) -> Option<Row> {
-        let workload = &seen.workload;
-        let uses = seen.uses();
-        let ways = uses.get(self.reference);
-        let keys = workload.references.extent(self.reference);
-        if keys.is_none() && ways.is_none() {
-            return None;
-        }
-        let obstacle = self.obstacle(seen, keys.as_ref());
-        let ways = ways.into_iter().flatten().map(|way| consumption(*way));
-        let used = Vec::from_iter(ways).join(", ");
-        let needs = seen.needs();
-        let concerns = |key: &Option<Box<str>>| match (key, self.key) {
-            (Some(needed), Some(changed)) => **needed == *changed,
-            _ => true,
-        };
-        let needs = needs.iter();
-        let needs = needs.filter(|(needed, key)| needed == self.reference && concerns(key));
-        Some(Row {
-            kind: workload.id.kind.to_string(),
-            name: workload.id.name.to_string(),
-            pods: seen.pods(),
-            restarts: obstacle.is_none(),
-            restarted: match &obstacle {
-                None => Restarted::of(seen, [self.reference.kind].into_iter()),
-                Some(_) => None,
-            },
-            remark: obstacle
-                .map(|obstacle| match used.is_empty() {
-                    true => obstacle,
-                    false => format!("{obstacle} (used as {used})"),
-                })
-                .or_else(|| {
-                    let gates = gates::remark(workload.gates.as_deref());
-                    let reload = reloads(seen, self.reference);
-                    let remark = gates.or(reload).or(stall(seen));
-                    remark.map(ToOwned::to_owned)
-                }),
-            needs: needs
-                .map(|(_, key)| key.as_deref().unwrap_or("the object").to_owned())
-                .collect(),
-        })
-    }
-
-    /// Returns the reason why a change does not restart the workload.
-    fn obstacle(&self, seen: &Seen<'_>, keys: Option<&Extent>) -> Option<String> {
-        if let Some(obstacle) = &seen.obstacle {
-            return Some(format!("not managed: {obstacle}"));
-        }
-        let Some(keys) = keys else {
-            return Some("this workload does not track it".to_owned());
-        };
-        match seen.operator.map(|it| it.args.reconcile) {
-            Some(Reconcile::Nothing) => {
-                return Some("the operator runs with --reconcile=none".to_owned());
-            }
-            Some(Reconcile::Observe) => return Some("the operator only observes".to_owned()),
-            Some(Reconcile::Restart) | None => {}
-        }
-        if let (Extent::Named(named), Some(key)) = (keys, self.key)
-            && !named.contains(key)
-        {
-            let named = Vec::from_iter(named.iter().map(|key| &**key)).join(", ");
-            return Some(format!("of its keys these count: {named}"));
-        }
-        let references = &seen.workload.references;
-        let aspects = Aspects {
-            selector: seen.operator.and_then(|it| it.scope.config_selector()),
-            ..Aspects::default()
-        };
-        let presence = match self.body? {
-            None => Presence::Absent,
-            Some(body) => Presence::Present(ConfigObject::parse(body, aspects).ok()?),
-        };
-        // An absent object is tracked once it exists, as far as anybody knows.
-        if !references.tracks(self.reference, &presence) && presence != Presence::Absent {
-            return Some(
-                "a label or annotation of the object says that it does not count".to_owned(),
-            );
-        }
-        None
-    }
-}
-
-/// Returns how the pods of a workload get a change of an object without a restart, if they do.
-fn reloads(seen: &Seen<'_>, object: &Reference) -> Option<&'static str> {
-    let reload = seen.workload.http_reload.as_deref()?;
-    let remark = "its pods are asked to reload it, and restarted if one of them does not";
-    reload.reaches(object).then_some(remark)
 }
 
 impl Answer for Impact {

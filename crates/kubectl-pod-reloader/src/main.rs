@@ -46,8 +46,9 @@ use std::time::Instant;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
 
-use crate::args::{Chosen, Cli, Command, Format, Migrated, Output, Words};
+use crate::args::{Chosen, Cli, Command, Format, Migrated, Output, Sources, Target, Words};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
 use crate::list::Watch;
@@ -141,127 +142,190 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
             let namespace = cli.connection.operator_namespace.as_ref();
             let operators = Operators::find(&cluster, namespace).await;
-            answer(command, &cluster, &operators, &cli.format).await
+            let session = Session {
+                cluster: &cluster,
+                operators: &operators,
+                format: &cli.format,
+            };
+            session.answer(command).await
         }
     }
 }
 
-/// Answers a question about the cluster.
-async fn answer(
-    command: Command,
-    cluster: &Cluster,
-    operators: &Operators,
-    format: &Format,
-) -> Result<ExitCode, Failure> {
-    match command {
-        Command::Explain { workload } => {
-            let target = &workload.0;
-            match bindings::bound_kind(operators, &target.kind) {
-                Some(kind) => printed(
-                    explain::bound_fields(cluster, kind, &target.name).await?,
-                    format,
-                ),
-                None => printed(explain::explain(cluster, operators, target).await?, format),
-            }
-        }
-        Command::Impact { object, key } => printed(
-            impact::impact(cluster, operators, &object.0, key.as_deref()).await?,
-            format,
-        ),
-        Command::Wait {
-            workloads, timeout, ..
-        } => printed(
-            wait::wait(cluster, operators, &workloads.0.0, timeout).await,
-            format,
-        ),
-        Command::Hold { objects, .. } => {
-            let chosen = &objects.0.0;
-            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-            let (held, verdict) = hold::hold(cluster, operators, chosen, &targets).await;
-            printed((held, verdict.max(known)), format)
-        }
-        Command::Release { objects, .. } => {
-            let chosen = &objects.0.0;
-            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-            let (held, verdict) = hold::release(cluster, operators, chosen, &targets).await;
-            printed((held, verdict.max(known)), format)
-        }
-        Command::Approve {
-            workloads, content, ..
-        } => {
-            let (chosen, content) = (&workloads.0.0, content.as_deref());
-            if let Chosen::Named(targets) = chosen
-                && let [target] = &**targets
-            {
-                let approval = approve::approve(cluster, operators, target, content).await?;
-                return printed(approval, format);
-            }
-            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-            let (approvals, verdict) =
-                approve::approve_each(cluster, operators, chosen, &targets, content).await;
-            printed((approvals, verdict.max(known)), format)
-        }
-        Command::History {
-            workload,
-            diff,
-            values,
-        } => {
-            let compare = Compare::of(diff, values);
-            printed(
-                changes::history(cluster, operators, &workload.0, compare).await?,
-                format,
-            )
-        }
-        Command::Undo {
-            workload,
-            to_revision,
-            ..
-        } => printed(
-            undo::undo(cluster, operators, &workload.0, to_revision).await?,
-            format,
-        ),
-        Command::Plan {
-            sources,
-            field_manager,
-        } => {
-            let manager = field_manager.as_deref();
-            printed(
-                plan::plan(cluster, operators, &sources, manager).await?,
-                format,
-            )
-        }
-        Command::List {
-            all_namespaces,
-            selector,
-            live,
-            watch,
-        } => {
-            let query = list::Query {
-                namespace: (!all_namespaces).then_some(&cluster.namespace),
-                selector: selector.as_deref(),
+/// The cluster that is asked, and how answers are printed.
+#[derive(Clone, Copy)]
+struct Session<'a> {
+    cluster: &'a Cluster,
+    operators: &'a Operators,
+    format: &'a Format,
+}
+
+impl Session<'_> {
+    /// Answers a question about the cluster.
+    async fn answer(self, command: Command) -> Result<ExitCode, Failure> {
+        let Self {
+            cluster, operators, ..
+        } = self;
+        match command {
+            Command::Explain { workload } => self.explain(&workload.0).await,
+            Command::Impact { object, key } => self.impact(&object.0, key.as_deref()).await,
+            Command::Wait {
+                workloads, timeout, ..
+            } => self.print(wait::wait(cluster, operators, &workloads.0.0, timeout).await),
+            Command::Hold { objects, .. } => self.hold(&objects.0.0).await,
+            Command::Release { objects, .. } => self.release(&objects.0.0).await,
+            Command::Approve {
+                workloads, content, ..
+            } => self.approve(&workloads.0.0, content.as_deref()).await,
+            Command::History {
+                workload,
+                diff,
+                values,
+            } => self.history(&workload.0, Compare::of(diff, values)).await,
+            Command::Undo {
+                workload,
+                to_revision,
+                ..
+            } => self.print(undo::undo(cluster, operators, &workload.0, to_revision).await?),
+            Command::Plan {
+                sources,
+                field_manager,
+            } => self.plan(&sources, field_manager.as_deref()).await,
+            Command::List {
+                all_namespaces,
+                selector,
                 live,
-                reads_events: format.output != Output::Name,
-            };
-            if watch {
-                return watched(cluster, operators, query, format).await;
+                watch,
+            } => {
+                let query = list::Query {
+                    namespace: (!all_namespaces).then_some(&cluster.namespace),
+                    selector: selector.as_deref(),
+                    live,
+                    reads_events: self.format.output != Output::Name,
+                };
+                match watch {
+                    true => self.watch(query).await,
+                    false => self.print(list::list(cluster, operators, query).await?),
+                }
             }
-            printed(list::list(cluster, operators, query).await?, format)
+            Command::Status { ask } => self.print(status::status(cluster, operators, ask).await?),
+            Command::Version { .. } => self.print(version::versions(operators)),
+            Command::Graph { all_namespaces } => {
+                let namespace = (!all_namespaces).then_some(&cluster.namespace);
+                self.draw(namespace).await
+            }
+            Command::Migrate {
+                source: Words(Migrated::Workloads(chosen)),
+            } => self.print(migrate::of_cluster(cluster, operators, &chosen).await?),
+            Command::Completion { .. } | Command::Complete { .. } | Command::Migrate { .. } => {
+                unreachable!("done by `run`")
+            }
         }
-        Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, format),
-        Command::Version { .. } => printed(version::versions(operators), format),
-        Command::Graph { all_namespaces } => {
-            let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            picture(cluster, operators, namespace, format).await
+    }
+
+    /// Explains a workload, or the bound fields of a custom resource.
+    async fn explain(self, target: &Target) -> Result<ExitCode, Failure> {
+        let (cluster, operators) = (self.cluster, self.operators);
+        match bindings::bound_kind(operators, &target.kind) {
+            Some(kind) => self.print(explain::bound_fields(cluster, kind, &target.name).await?),
+            None => self.print(explain::explain(cluster, operators, target).await?),
         }
-        Command::Migrate {
-            source: Words(Migrated::Workloads(chosen)),
-        } => printed(
-            migrate::of_cluster(cluster, operators, &chosen).await?,
-            format,
-        ),
-        Command::Completion { .. } | Command::Complete { .. } | Command::Migrate { .. } => {
-            unreachable!("done by `run`")
+    }
+
+    /// Shows the effect of a change of an object.
+    async fn impact(
+        self,
+        object: &(ConfigKind, Name),
+        key: Option<&str>,
+    ) -> Result<ExitCode, Failure> {
+        self.print(impact::impact(self.cluster, self.operators, object, key).await?)
+    }
+
+    /// Holds objects.
+    async fn hold(self, chosen: &Chosen) -> Result<ExitCode, Failure> {
+        let (cluster, operators) = (self.cluster, self.operators);
+        let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+        let (held, verdict) = hold::hold(cluster, operators, chosen, &targets).await;
+        self.print((held, verdict.max(known)))
+    }
+
+    /// Ends the hold of objects.
+    async fn release(self, chosen: &Chosen) -> Result<ExitCode, Failure> {
+        let (cluster, operators) = (self.cluster, self.operators);
+        let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+        let (held, verdict) = hold::release(cluster, operators, chosen, &targets).await;
+        self.print((held, verdict.max(known)))
+    }
+
+    /// Approves the content that workloads wait with.
+    async fn approve(self, chosen: &Chosen, content: Option<&str>) -> Result<ExitCode, Failure> {
+        let (cluster, operators) = (self.cluster, self.operators);
+        if let Chosen::Named(targets) = chosen
+            && let [target] = &**targets
+        {
+            return self.print(approve::approve(cluster, operators, target, content).await?);
         }
+        let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+        let (approvals, verdict) =
+            approve::approve_each(cluster, operators, chosen, &targets, content).await;
+        self.print((approvals, verdict.max(known)))
+    }
+
+    /// Lists the revisions of a workload.
+    async fn history(self, target: &Target, compare: Compare) -> Result<ExitCode, Failure> {
+        self.print(changes::history(self.cluster, self.operators, target, compare).await?)
+    }
+
+    /// Shows what manifests would restart.
+    async fn plan(self, sources: &Sources, manager: Option<&str>) -> Result<ExitCode, Failure> {
+        self.print(plan::plan(self.cluster, self.operators, sources, manager).await?)
+    }
+
+    /// Lists workloads, and then those that change. Ends at the next line that nobody reads.
+    async fn watch(self, query: list::Query<'_>) -> Result<ExitCode, Failure> {
+        let mut watch = Watch::new(self.format.output == Output::Wide);
+        let mut found = None;
+        loop {
+            let operators = found.as_ref().unwrap_or(self.operators);
+            let began = Instant::now();
+            let round = list::read(self.cluster, operators, query).await?;
+            let took = began.elapsed();
+            for note in watch.notes(&round) {
+                print::note(&note);
+            }
+            if print::lines(&watch.lines(&round))?.is_break() {
+                return Ok(round.verdict.into());
+            }
+            tokio::time::sleep(round.pause(took)).await;
+            let again = operators.search_again(self.cluster).await;
+            found = again.or(found);
+        }
+    }
+
+    /// Draws a namespace, or all.
+    async fn draw(self, namespace: Option<&Name>) -> Result<ExitCode, Failure> {
+        let (graph, notes, verdict) = draw::draw(self.cluster, self.operators, namespace).await?;
+        for note in &notes {
+            print::note(note);
+        }
+        if let Some(template) = &self.format.template {
+            print::plain(&print::filled(template, &graph))?;
+            return Ok(verdict.into());
+        }
+        print::plain(&match self.format.output {
+            Output::Json => print::json(&graph),
+            Output::Yaml => print::yaml(&graph),
+            Output::Dot => graph::dot(&graph),
+            Output::Html => graph::html(&graph, &draw::title(namespace)),
+            Output::Text | Output::Mermaid | Output::Wide | Output::Name | Output::JsonPath => {
+                graph::mermaid(&graph)
+            }
+        })?;
+        Ok(verdict.into())
+    }
+
+    fn print(self, answer: (impl Answer, impl Into<ExitCode>)) -> Result<ExitCode, Failure> {
+        printed(answer, self.format)
     }
 }
 
@@ -272,57 +336,4 @@ fn printed(
 ) -> Result<ExitCode, Failure> {
     print::answer(&answer, format)?;
     Ok(outcome.into())
-}
-
-/// Lists workloads, and then those that change. Ends at the next line that nobody reads.
-async fn watched(
-    cluster: &Cluster,
-    operators: &Operators,
-    query: list::Query<'_>,
-    format: &Format,
-) -> Result<ExitCode, Failure> {
-    let mut watch = Watch::new(format.output == Output::Wide);
-    let mut found = None;
-    loop {
-        let operators = found.as_ref().unwrap_or(operators);
-        let began = Instant::now();
-        let round = list::read(cluster, operators, query).await?;
-        let took = began.elapsed();
-        for note in watch.notes(&round) {
-            print::note(&note);
-        }
-        if print::lines(&watch.lines(&round))?.is_break() {
-            return Ok(round.verdict.into());
-        }
-        tokio::time::sleep(round.pause(took)).await;
-        let again = operators.search_again(cluster).await;
-        found = again.or(found);
-    }
-}
-
-/// Draws a namespace, or all.
-async fn picture(
-    cluster: &Cluster,
-    operators: &Operators,
-    namespace: Option<&Name>,
-    format: &Format,
-) -> Result<ExitCode, Failure> {
-    let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
-    for note in &notes {
-        print::note(note);
-    }
-    if let Some(template) = &format.template {
-        print::plain(&print::filled(template, &graph))?;
-        return Ok(verdict.into());
-    }
-    print::plain(&match format.output {
-        Output::Json => print::json(&graph),
-        Output::Yaml => print::yaml(&graph),
-        Output::Dot => graph::dot(&graph),
-        Output::Html => graph::html(&graph, &draw::title(namespace)),
-        Output::Text | Output::Mermaid | Output::Wide | Output::Name | Output::JsonPath => {
-            graph::mermaid(&graph)
-        }
-    })?;
-    Ok(verdict.into())
 }

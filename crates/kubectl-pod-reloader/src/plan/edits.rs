@@ -249,23 +249,14 @@ async fn edit(
             Subject::Config(_) => Ok(with_string_data(manifest.clone())),
             // Many fields have defaults, and only the apiserver knows them.
             Subject::Workload(_) => {
-                let mut whole = manifest.clone();
-                whole["metadata"]["resourceVersion"] =
-                    stored["metadata"]["resourceVersion"].clone();
+                let whole = with_version_of(stored, manifest.clone());
                 let replaced = cluster.try_write(Trial::Replace, (place, name), applier, &whole);
                 replaced.await
             }
         };
         match wanted {
             Ok(wanted) => remove_unwanted(&mut after, fields, Some(&wanted)),
-            Err(error) => {
-                let why = match error {
-                    Untried::NoPlace => "it is gone".to_owned(),
-                    Untried::Refused(why) => why,
-                    Untried::Unseen(error) => error.to_string(),
-                };
-                unseen = Some(format!("whether fields are removed from it: {why}"));
-            }
+            Err(error) => unseen = Some(unseen_removals(error)),
         }
     }
     let now = now.map(complete);
@@ -274,6 +265,22 @@ async fn edit(
         after: complete(after),
         unseen,
     })
+}
+
+/// Returns a manifest that replaces the stored object as it is now.
+fn with_version_of(stored: &Value, mut manifest: Value) -> Value {
+    manifest["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+    manifest
+}
+
+/// Explains why nobody can tell which fields are removed from an object.
+fn unseen_removals(error: Untried) -> String {
+    let why = match error {
+        Untried::NoPlace => "it is gone".to_owned(),
+        Untried::Refused(why) => why,
+        Untried::Unseen(error) => error.to_string(),
+    };
+    format!("whether fields are removed from it: {why}")
 }
 
 fn applier_of(stored: &Value, manifest: &Value) -> Option<String> {

@@ -136,17 +136,7 @@ impl Manifests {
         };
         let (api_version, kind) = (text(&object, "apiVersion")?, text(&object, "kind")?);
         if kind.ends_with("List") && object["items"].is_array() {
-            let items = object["items"].take();
-            for mut item in items.as_array().cloned().into_iter().flatten() {
-                // The items of a typed list, such as a ConfigMapList, need not repeat its type.
-                if let Some(kind) = kind.strip_suffix("List").filter(|it| !it.is_empty())
-                    && let Some(fields) = item.as_object_mut()
-                {
-                    fields
-                        .entry("apiVersion")
-                        .or_insert_with(|| api_version.clone().into());
-                    fields.entry("kind").or_insert_with(|| kind.into());
-                }
+            for item in items(&mut object, &api_version, &kind) {
                 self.add(source, item, namespace)?;
             }
             return Ok(());
@@ -180,12 +170,17 @@ impl Manifests {
         };
         strip(&mut object);
         object["metadata"]["namespace"] = id.namespace.as_str().into();
-        let manifest = Manifest {
-            id: id.clone(),
+        self.insert(Manifest {
+            id,
             api_version,
             object,
             names_namespace,
-        };
+        });
+        Ok(())
+    }
+
+    fn insert(&mut self, manifest: Manifest) {
+        let id = manifest.id.clone();
         if self.all.insert(id.clone(), manifest).is_some() {
             let Id {
                 kind,
@@ -197,8 +192,23 @@ impl Manifests {
                 format!("{kind} {namespace}/{name}: it is there twice, and the last one counts");
             self.notes.push(note);
         }
-        Ok(())
     }
+}
+
+/// Returns the items of a list of this type. The items of a typed list, such as a ConfigMapList, need not repeat its
+/// type, so they get it.
+fn items(list: &mut Value, api_version: &str, kind: &str) -> Vec<Value> {
+    let Value::Array(mut items) = list["items"].take() else {
+        return Vec::new();
+    };
+    if let Some(kind) = kind.strip_suffix("List").filter(|it| !it.is_empty()) {
+        for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+            let version = fields.entry("apiVersion");
+            version.or_insert_with(|| api_version.into());
+            fields.entry("kind").or_insert_with(|| kind.into());
+        }
+    }
+    items
 }
 
 /// Removes what the apiserver sets itself.
