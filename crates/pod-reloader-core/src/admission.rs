@@ -7,6 +7,7 @@
 //! [`Pending::answer`] takes what was read.
 
 mod answer;
+mod change;
 mod facts;
 mod pending;
 mod settings;
@@ -15,21 +16,23 @@ mod tests;
 mod unsettled;
 
 use json_patch::PatchOperation;
+use serde_json::value::RawValue;
 
 pub use self::answer::{Answer, Outcome};
 use self::answer::{Stored, warnings};
+use self::change::{Change, Update};
 pub use self::facts::Facts;
 pub use self::pending::Pending;
-use self::settings::{Filled, Forgotten, Reason};
+use self::settings::{Filled, Reason};
 use self::unsettled::Question;
 pub use self::unsettled::{Revisions, Unsettled};
 use crate::annotations;
 use crate::hash::Keyring;
 use crate::kind::{SPEC_TEMPLATE, WorkloadKind};
-use crate::name::Name;
+use crate::name::{InvalidName, Name};
 use crate::object::Reviewed;
 use crate::raw::at;
-use crate::review::{InvalidReview, RawWorkload, Request};
+use crate::review::{InvalidReview, Request};
 use crate::revision::kept_in;
 use crate::scope::Scope;
 use crate::sync_status::SyncStatus;
@@ -79,73 +82,32 @@ pub fn begin(
     let Some((kind, operation)) = written(request, scope) else {
         return ignored;
     };
-    let is_status_query = is_status_query(request);
-    // A status query is about the stored object: an invented one would let anyone find out which objects
-    // exist.
-    let (raw, name) = match operation {
-        Operation::Update if is_status_query => (request.old_object, "oldObject"),
-        _ => (request.object, "object"),
-    };
-    let raw = required(raw, name)?;
-    let mut object = Reviewed::of(raw, kind).map_err(InvalidReview::at)?;
-    // A create may give the namespace in the URL only.
-    if let Some(namespace) = &request.namespace {
-        object.put_in(namespace);
-    }
+    let (raw, object) = reviewed(request, kind, operation)?;
     let namespace = Name::parse(object.namespace());
     let namespace = namespace.map_err(|_| InvalidReview::NoObject("namespace"))?;
     if !scope.covers(&namespace) {
         return ignored;
     }
-    if is_status_query {
+    if is_status_query(request) {
         return Ok(begin_status_query(object, kind, operation, scope));
     }
-    let sender = field_manager(request);
-    let mut begun = Begun {
+    let change = match operation {
+        Operation::Create => Change::create(),
+        Operation::Update => Change::update(request, kind, scope, ourselves)?,
+    };
+    let begun = Begun {
         kind,
         is_dry_run: request.dry_run == Some(true),
-        update: None,
-    };
-    let (question, filled) = match operation {
-        Operation::Create => (Some(Question::takes_over()), Filled::default()),
-        Operation::Update => {
-            let raw_of = |part, name| {
-                RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at)
-            };
-            let new = raw_of(request.object, "object")?;
-            let old = raw_of(request.old_object, "oldObject")?;
-            let update = Update::of(&old, &new, request, kind, scope, ourselves);
-            let forgotten = Forgotten::all(&old, &new, scope.reading());
-            let may_be_undo = kind == WorkloadKind::DEPLOYMENT
-                && sender.is_none()
-                && new.has_uid
-                && !update.has_same_template
-                && !forgotten.is_empty();
-            let filled = match new.has_uid {
-                true => Filled::default(),
-                false => {
-                    let outlives = |it: &&Forgotten| it.outlives_manifest(&old, sender);
-                    Filled::with(forgotten.iter().filter(outlives))
-                }
-            };
-            begun.update = Some(update);
-            let question = may_be_undo.then(|| Question::undoes(forgotten));
-            (question, filled)
-        }
+        update: change.update,
     };
     let kept = kept_in(kind).filter(|_| kind.is_built_in());
-    let reading = scope.reading();
     let invalid = |_| InvalidReview::NoObject("namespace");
-    let Some((question, kept)) = question.zip(kept) else {
-        if filled.is_empty() {
-            let workload = object.read(kind, reading).map_err(invalid)?;
-            return Ok(begun.step(workload, false, keys));
-        }
-        let asked = object.clone().read(kind, reading).map_err(invalid)?;
-        return Ok(begun.go_on(&asked, object, &filled, Reason::Replaced, scope, keys));
+    let Some((question, kept)) = change.question.zip(kept) else {
+        let step = begun.go_on_unasked(object, &change.filled, scope, keys);
+        return step.map_err(invalid);
     };
     let selector = object.pod_selector().unwrap_or_default();
-    let asked = object.read(kind, reading).map_err(invalid)?;
+    let asked = object.read(kind, scope.reading()).map_err(invalid)?;
     let takes_over = matches!(question, Question::TakesOver { .. });
     if takes_over && !(asked.is_opted_in() && carries_hash(&asked)) {
         return Ok(begun.step(asked, false, keys));
@@ -167,6 +129,27 @@ pub fn begin(
     })
 }
 
+/// Returns the workload that a request is about, unparsed and parsed.
+fn reviewed<'a>(
+    request: &Request<'a>,
+    kind: WorkloadKind,
+    operation: Operation,
+) -> Result<(&'a RawValue, Reviewed), InvalidReview> {
+    // A status query is about the stored object: an invented one would let anyone find out which objects
+    // exist.
+    let (raw, name) = match operation {
+        Operation::Update if is_status_query(request) => (request.old_object, "oldObject"),
+        Operation::Update | Operation::Create => (request.object, "object"),
+    };
+    let raw = required(raw, name)?;
+    let mut object = Reviewed::of(raw, kind).map_err(InvalidReview::at)?;
+    // A create may give the namespace in the URL only.
+    if let Some(namespace) = &request.namespace {
+        object.put_in(namespace);
+    }
+    Ok((raw, object))
+}
+
 /// The maximum size of an object that waits for its revisions, in bytes: many may wait at once. Workloads are smaller.
 const MAX_UNSETTLED: usize = 128 << 10;
 
@@ -179,49 +162,23 @@ struct Begun {
     update: Option<Update>,
 }
 
-/// What an update changes, and what it says of itself.
-#[derive(Debug)]
-struct Update {
-    stored: Stored,
-    /// True if the pod templates are the same, apart from our annotations.
-    has_same_template: bool,
-    /// True if the request set the config hash annotation itself.
-    claims_hash: bool,
-    /// True if pins stand in the manifest that was applied.
-    applies_pins: bool,
-    /// True if the request comes from our loop.
-    is_ours: bool,
-}
-
-impl Update {
-    fn of(
-        old: &RawWorkload<'_>,
-        new: &RawWorkload<'_>,
-        request: &Request<'_>,
-        kind: WorkloadKind,
-        scope: &Scope,
-        ourselves: &str,
-    ) -> Self {
-        let sender = field_manager(request);
-        let stored = Stored {
-            stamps: old.stamps(),
-            baseline: old.baseline.as_deref().map(Into::into),
-            undone: old.undone.as_deref().map(Into::into),
-        };
-        let is_claimed = |manager: &str| new.claims_config_hash(kind, manager);
-        Self {
-            has_same_template: new.same_templates_but_for_ours(old),
-            // Whoever has undone something has brought an earlier hash along.
-            claims_hash: stored.undone.is_none() && sender.is_some_and(is_claimed),
-            applies_pins: scope.pins() && new.applies_pins(kind),
-            is_ours: request.user_info.username.as_deref() == Some(ourselves)
-                && sender == Some(annotations::FIELD_MANAGER),
-            stored,
-        }
-    }
-}
-
 impl Begun {
+    /// Goes on with the object of a request whose meaning does not depend on revisions.
+    fn go_on_unasked(
+        self,
+        object: Reviewed,
+        filled: &Filled,
+        scope: &Scope,
+        keys: &Keyring,
+    ) -> Result<Step, InvalidName> {
+        let (kind, reading) = (self.kind, scope.reading());
+        if filled.is_empty() {
+            return Ok(self.step(object.read(kind, reading)?, false, keys));
+        }
+        let asked = object.clone().read(kind, reading)?;
+        Ok(self.go_on(&asked, object, filled, Reason::Replaced, scope, keys))
+    }
+
     /// Goes on with the object of the request, of which `asked` was read, once it is `filled` for this reason.
     fn go_on(
         self,

@@ -98,20 +98,7 @@ pub enum Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { name, place, meant } => {
-                let kind = match place.is_of_labels() {
-                    true => "label",
-                    false => "annotation",
-                };
-                write!(f, "unknown {kind} {PREFIX}{name}")?;
-                match meant {
-                    Some(meant) if meant.place == *place => {
-                        write!(f, "; did you mean {}?", meant.key)
-                    }
-                    Some(meant) => write!(f, "; did you mean {}, {}?", meant.key, meant.place),
-                    None => Ok(()),
-                }
-            }
+            Self::Unknown { name, place, meant } => fmt_unknown(f, name, *place, *meant),
             Self::Misplaced { key, place } => {
                 write!(f, "{} has no effect as {place}; ", key.key)?;
                 match key.is_ours {
@@ -161,6 +148,24 @@ impl fmt::Display for Advice {
             }
             Self::Foreign { key, why } => write!(f, "{key} {why}"),
         }
+    }
+}
+
+fn fmt_unknown(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    place: Place,
+    meant: Option<&Key>,
+) -> fmt::Result {
+    let kind = match place.is_of_labels() {
+        true => "label",
+        false => "annotation",
+    };
+    write!(f, "unknown {kind} {PREFIX}{name}")?;
+    match meant {
+        Some(meant) if meant.place == place => write!(f, "; did you mean {}?", meant.key),
+        Some(meant) => write!(f, "; did you mean {}, {}?", meant.key, meant.place),
+        None => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::copies::{Copies, Copy};
 use crate::decision::{
     Cause, Decision, FirstStamp, baseline, decide, has_reloaded, unless_reloaded,
 };
-use crate::digest::Objects;
+use crate::digest::{Contents, Objects};
 use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::pins::{CopyNames, Kept, Pins};
@@ -241,32 +241,13 @@ impl Pending {
             pins: pins.as_deref(),
             undone: undone.as_deref(),
         };
-        let hash = || {
-            let hash = keys.hash(&contents).carrying(self.current());
-            let [stored, own] = self.baselines();
-            let hash = unless_reloaded(stored, hash, keys);
-            unless_reloaded(own, hash, keys).to_string()
-        };
-        // Pods that start now have the present content, whatever others have reloaded.
-        let has_reloaded = |value: &str| {
-            let mut baselines = self.baselines().into_iter();
-            self.stored.is_some() && baselines.any(|it| has_reloaded(it, value))
-        };
         if facts.is_undo {
-            // The ReplicaSet of that revision is used again if the hash is the same as well.
-            let own = self.workload.config_hash();
-            let own = own.filter(|value| {
-                keys.verify(value, &contents) == Verdict::Current && !has_reloaded(value)
-            });
-            return match own {
-                Some(value) => self.write(Desired::Hash(value), pins, Outcome::Set),
-                None => self.write(Desired::Hash(&hash()), pins, Outcome::Set),
-            };
+            return self.answer_undo(&contents, pins, keys);
         }
         if let Some(value) = self.current() {
             // Pods that restart anyway take the newest key along, so older keys fall out of use.
             let is_due_for_another =
-                (self.stored.is_some() && keys.outgrew(value)) || has_reloaded(value);
+                (self.stored.is_some() && keys.outgrew(value)) || self.has_reloaded(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
                 return self.write(Desired::Hash(value), pins, Outcome::Unchanged);
             }
@@ -291,14 +272,51 @@ impl Pending {
                     cause: Cause::ChangedBeforeTakeover,
                     ..
                 } => {
-                    let baseline = format!("{value}={}", hash());
+                    let baseline = format!("{value}={}", self.hash(&contents, keys));
                     let desired = Desired::WithBaseline(value, &baseline);
                     return self.write(desired, pins, Outcome::Unchanged);
                 }
                 Decision::Set { .. } | Decision::MissingConfig(_) => {}
             }
         }
-        self.write(Desired::Hash(&hash()), pins, Outcome::Set)
+        let hash = self.hash(&contents, keys);
+        self.write(Desired::Hash(&hash), pins, Outcome::Set)
+    }
+
+    /// Returns the answer to a write that brings back the pins of an earlier revision.
+    fn answer_undo(
+        &self,
+        contents: &Contents<'_>,
+        pins: DesiredPins<'_>,
+        keys: &Keyring,
+    ) -> Answer {
+        // The ReplicaSet of that revision is used again if the hash is the same as well.
+        let own = self.workload.config_hash();
+        let own = own.filter(|value| {
+            keys.verify(value, contents) == Verdict::Current && !self.has_reloaded(value)
+        });
+        match own {
+            Some(value) => self.write(Desired::Hash(value), pins, Outcome::Set),
+            None => {
+                let hash = self.hash(contents, keys);
+                self.write(Desired::Hash(&hash), pins, Outcome::Set)
+            }
+        }
+    }
+
+    /// Returns the hash of these contents, under the newest key.
+    fn hash(&self, contents: &Contents<'_>, keys: &Keyring) -> String {
+        let hash = keys.hash(contents).carrying(self.current());
+        let [stored, own] = self.baselines();
+        let hash = unless_reloaded(stored, hash, keys);
+        unless_reloaded(own, hash, keys).to_string()
+    }
+
+    /// Returns true if pods have reloaded since this hash was set. Those that start now have the present content, whatever
+    /// others have reloaded.
+    fn has_reloaded(&self, value: &str) -> bool {
+        let mut baselines = self.baselines().into_iter();
+        self.stored.is_some() && baselines.any(|baseline| has_reloaded(baseline, value))
     }
 
     /// Returns the answer to the creation of a workload around pods that run its template already: they have what they have,

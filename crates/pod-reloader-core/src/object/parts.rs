@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{Metadata, pod_selector, template::Found};
 use crate::advice::{self, Advice};
 use crate::annotations::{self, Inherited, Place};
-use crate::dialects::Subject;
+use crate::dialects::{OptIn, Subject};
 use crate::discovery::{PodSpec, Requirement};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate::Gates;
@@ -47,133 +47,219 @@ impl Parts {
         inherited: &Inherited,
     ) -> Result<Workload, InvalidName> {
         let Metadata {
-            identity: metadata,
+            identity,
             annotations,
             labels,
             ..
         } = self.metadata;
-        let namespace = Name::parse(&metadata.namespace.unwrap_or_default())?;
-        let generation = metadata.generation.unwrap_or_default();
-        let has_annotations = annotations.is_some();
-        let has_labels = labels.is_some();
-        let annotations = annotations.unwrap_or_default();
-        let labels = labels.unwrap_or_default();
+        let namespace = Name::parse(&identity.namespace.unwrap_or_default())?;
+        let generation = identity.generation.unwrap_or_default();
         let none = Texts::default();
-        let pod_specs = self.templates.iter();
-        let pod_specs: Vec<_> = pod_specs
-            .filter_map(|it| it.template.spec.as_ref())
-            .collect();
+        let pod_specs = pod_specs(&self.templates);
         let subject = Subject {
             kind,
             namespace: &namespace,
-            annotations: &annotations,
-            labels: &labels,
+            annotations: annotations.as_ref().unwrap_or(&none),
+            labels: labels.as_ref().unwrap_or(&none),
             template_annotations: first(&self.templates, Found::annotations).unwrap_or(&none),
             template_labels: first(&self.templates, Found::labels).unwrap_or(&none),
             pod_specs: &pod_specs,
         };
-        let (mut references, opt_in) = reading.dialects.read(&subject);
-        let mut classes = reading.dialects.read_classes(&subject);
+        let annotation = |key: &str| subject.annotation(key);
+        let selector = self.selector.as_deref();
+        let tracked = Tracked::of(&subject, reading, selector);
+        let handling = Handling::of(&subject, reading, self.restart, &tracked, selector);
+        let defaults = staging_defaults(reading, handling.pinning.as_deref());
+        Ok(Workload {
+            listed_only: listed_only(&pod_specs, &tracked.references),
+            requirements: tracked.needs.tracked.into_iter().collect(),
+            untracked_requirements: tracked.needs.untracked.into_iter().collect(),
+            references: tracked.references,
+            restart: handling.restart,
+            http_reload: handling.http_reload,
+            stall: self.stall,
+            api_version: self.api_version,
+            uid: identity.uid.unwrap_or_default().into(),
+            generation,
+            opt_in: tracked.opt_in,
+            templates: self.templates.iter().map(Found::state).collect(),
+            markers: markers(&subject, reading, [annotations.is_some(), labels.is_some()]),
+            settle_period: settle_period(&subject, reading),
+            gates: Gates::read(annotation, inherited),
+            staging: staging(&subject, inherited, &defaults, &self.facts, generation),
+            pinning: handling.pinning,
+            classes: tracked.classes,
+            advice: handling.advice,
+            together: handling.together,
+            releases: Release::of(&reading.tools, annotation, |key| subject.labels.get(key)),
+            id: WorkloadId {
+                kind,
+                namespace,
+                name: identity.name.unwrap_or_default().into(),
+            },
+        })
+    }
+}
+
+/// What counts for a workload.
+struct Tracked {
+    references: References,
+    classes: Option<Box<Classes>>,
+    opt_in: OptIn,
+    needs: Needs,
+}
+
+impl Tracked {
+    fn of(subject: &Subject<'_>, reading: &Reading, selector: Option<&RawValue>) -> Self {
+        let (mut references, opt_in) = reading.dialects.read(subject);
+        let mut classes = reading.dialects.read_classes(subject);
         references.rejected.append(&mut classes.rejected);
-        let opt_in = opt_in.max(classes.opt_in);
-        let classes = tracked(classes.names, self.selector.as_deref());
-        let needs = Needs::of(&pod_specs, &namespace, &references, |kind| {
-            reading.dialects.ignored != Some(kind)
-        });
-        let listed_only = listed_only(&pod_specs, &references);
+        let may_read = |kind| reading.dialects.ignored != Some(kind);
+        let Subject {
+            pod_specs,
+            namespace,
+            ..
+        } = *subject;
+        Self {
+            needs: Needs::of(pod_specs, namespace, &references, may_read),
+            references,
+            opt_in: opt_in.max(classes.opt_in),
+            classes: tracked(classes.names, selector),
+        }
+    }
+}
+
+/// What is done with a workload, and the mistakes that its users have made about it.
+struct Handling {
+    restart: Restart,
+    http_reload: Option<Box<HttpReload>>,
+    pinning: Option<Box<Pinning>>,
+    together: Option<Box<Together>>,
+    advice: Vec<Advice>,
+}
+
+impl Handling {
+    fn of(
+        subject: &Subject<'_>,
+        reading: &Reading,
+        by_time: Restart,
+        tracked: &Tracked,
+        selector: Option<&RawValue>,
+    ) -> Self {
         let pinning = match reading.pins {
             true => Pinning::read(|key| subject.annotation(key)),
             false => None,
         };
         let together = Together::read(|key| subject.annotation(key));
-        let mut warnings = advice(&subject, reading);
-        warnings.extend(together.as_deref().and_then(|together| {
-            let is_tracked = |kind, name: &Name| {
-                let (namespace, name) = (namespace.clone(), name.clone());
-                references.mention(&Reference {
-                    kind,
-                    namespace,
-                    name,
-                })
-            };
-            together.untracked(is_tracked).map(Advice::NotTracked)
-        }));
-        let restart = restart(self.restart, &subject, reading);
-        let is_pinned = |reference: &Reference| {
-            let includes = pinning.as_deref().map(|it| it.includes(&reference.name));
-            reference.kind == ConfigKind::ConfigMap && includes.unwrap_or_default()
+        let mut advice = advice(subject, reading);
+        if let Some(together) = &together {
+            advice.extend(not_tracked(
+                together,
+                subject.namespace,
+                &tracked.references,
+            ));
+        }
+        let restart = restart(by_time, subject, reading);
+        let parts = http_reload::Parts {
+            kind: subject.kind,
+            namespace: subject.namespace,
+            pod_specs: subject.pod_specs,
+            selector: &|| pod_selector::text(selector?),
+            restarts_by_template: restart == Restart::Template,
+            tracks_classes: tracked.classes.is_some(),
         };
-        let http_reload = match reading.http_reloads {
-            false => advice::unread_reload(|key| subject.annotation(key)).map_or(Ok(None), Err),
-            true => HttpReload::read(
-                |key| subject.annotation(key),
-                http_reload::Parts {
-                    kind,
-                    namespace: &namespace,
-                    pod_specs: &pod_specs,
-                    selector: &|| pod_selector::text(self.selector.as_deref()?),
-                    restarts_by_template: restart == Restart::Template,
-                    tracks_classes: classes.is_some(),
-                },
-                is_pinned,
-            )
-            .map_err(Advice::NoReload),
-        };
-        let http_reload = http_reload.unwrap_or_else(|advice| {
-            warnings.push(advice);
+        let http_reload = http_reload(subject, reading, parts, pinning.as_deref());
+        let http_reload = http_reload.unwrap_or_else(|wrong| {
+            advice.push(wrong);
             None
         });
-        warnings.truncate(advice::MAX_ADVICE);
-        Ok(Workload {
-            listed_only,
-            requirements: needs.tracked.into_iter().collect(),
-            untracked_requirements: needs.untracked.into_iter().collect(),
-            references,
+        advice.truncate(advice::MAX_ADVICE);
+        Self {
             restart,
             http_reload,
-            stall: self.stall,
-            api_version: self.api_version,
-            uid: metadata.uid.unwrap_or_default().into(),
-            generation,
-            opt_in,
-            templates: self.templates.iter().map(Found::state).collect(),
-            markers: Markers {
-                annotations: reading.annotations_of(&annotations),
-                labels: reading.labels_of(&labels),
-                has_annotations,
-                has_labels,
-                baseline: subject.annotation(annotations::BASELINE).map(Into::into),
-                annotations_size: annotations.size(),
-            },
-            settle_period: settle_period(&subject, reading),
-            gates: Gates::read(|key| subject.annotation(key), inherited),
-            staging: Staging::read(
-                |key| subject.annotation(key).or_else(|| inherited.get(key)),
-                &Defaults {
-                    judges_all: reading.staging.judges_all
-                        || pinning.as_deref().is_some_and(|it| it.reverts),
-                    ..reading.staging
-                },
-                &self.facts,
-                kind,
-                generation,
-            ),
             pinning,
-            classes,
-            advice: warnings,
             together,
-            releases: Release::of(
-                &reading.tools,
-                |key| subject.annotation(key),
-                |key| labels.get(key),
-            ),
-            id: WorkloadId {
-                kind,
-                namespace,
-                name: metadata.name.unwrap_or_default().into(),
-            },
-        })
+            advice,
+        }
     }
+}
+
+/// Returns the pod specs of the templates that have one.
+fn pod_specs(templates: &[Found]) -> Vec<&PodSpec> {
+    let specs = templates
+        .iter()
+        .filter_map(|found| found.template.spec.as_ref());
+    specs.collect()
+}
+
+/// Returns the labels and annotations as stored, given whether there are maps of annotations and of labels at all.
+fn markers(
+    subject: &Subject<'_>,
+    reading: &Reading,
+    [has_annotations, has_labels]: [bool; 2],
+) -> Markers {
+    Markers {
+        annotations: reading.annotations_of(subject.annotations),
+        labels: reading.labels_of(subject.labels),
+        has_annotations,
+        has_labels,
+        baseline: subject.annotation(annotations::BASELINE).map(Into::into),
+        annotations_size: subject.annotations.size(),
+    }
+}
+
+/// Returns the settings that hold where a workload has none of its own: the health of one that may be put back always
+/// matters.
+fn staging_defaults(reading: &Reading, pinning: Option<&Pinning>) -> Defaults {
+    Defaults {
+        judges_all: reading.staging.judges_all || pinning.is_some_and(|it| it.reverts),
+        ..reading.staging
+    }
+}
+
+fn staging(
+    subject: &Subject<'_>,
+    inherited: &Inherited,
+    defaults: &Defaults,
+    facts: &Facts,
+    generation: i64,
+) -> Option<Box<Staging>> {
+    let annotation = |key: &str| subject.annotation(key).or_else(|| inherited.get(key));
+    Staging::read(annotation, defaults, facts, subject.kind, generation)
+}
+
+/// Returns the advice on objects that are said to change together and are not tracked.
+fn not_tracked(together: &Together, namespace: &Name, references: &References) -> Option<Advice> {
+    let is_tracked = |kind, name: &Name| {
+        references.mention(&Reference {
+            kind,
+            namespace: namespace.clone(),
+            name: name.clone(),
+        })
+    };
+    together.untracked(is_tracked).map(Advice::NotTracked)
+}
+
+/// Returns how the pods of a workload reload changed config, if its users want that.
+///
+/// # Errors
+///
+/// Returns the advice on a workload whose pods are restarted in place of that.
+fn http_reload(
+    subject: &Subject<'_>,
+    reading: &Reading,
+    parts: http_reload::Parts<'_>,
+    pinning: Option<&Pinning>,
+) -> Result<Option<Box<HttpReload>>, Advice> {
+    let annotation = |key: &str| subject.annotation(key);
+    if !reading.http_reloads {
+        return advice::unread_reload(annotation).map_or(Ok(None), Err);
+    }
+    let is_pinned = |reference: &Reference| {
+        let is_included = pinning.is_some_and(|it| it.includes(&reference.name));
+        reference.kind == ConfigKind::ConfigMap && is_included
+    };
+    HttpReload::read(annotation, parts, is_pinned).map_err(Advice::NoReload)
 }
 
 /// Returns the classes to track. Without a selector, nobody can tell whose pods mount them.
