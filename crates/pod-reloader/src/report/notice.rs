@@ -1,11 +1,11 @@
-//! Notices: reports about workloads, and their wording.
+//! Notices: reports about workloads.
+
+mod note;
 
 use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
 use k8s_openapi::api::core::v1::ObjectReference;
-use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, TOGETHER, UNDONE};
-use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Unmet;
 use pod_reloader_core::gate::Closed;
@@ -15,9 +15,7 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
 use pod_reloader_core::reload_round::Failed;
-use pod_reloader_core::stages::halted_by;
 use pod_reloader_core::together::Missing;
-use pod_reloader_core::window;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
 use crate::runtime::events::Report;
@@ -131,157 +129,6 @@ impl Notice {
         }
     }
 
-    /// Returns the text of the Event.
-    pub(crate) fn note(&self) -> String {
-        match self {
-            Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
-            Self::Stalled(cause, changed, stall) => format!(
-                "the pod template has a new config hash, but {}: {}",
-                match stall {
-                    Stall::Paused => "no pod is restarted until the workload is resumed",
-                    Stall::OnDelete => "with OnDelete each pod is restarted when it is deleted",
-                },
-                why(*cause, changed)
-            ),
-            Self::Reloaded(pods, changed) => format!(
-                "reloaded {pods} {}: {}",
-                if *pods == 1 { "pod" } else { "pods" },
-                why(Cause::Changed, changed)
-            ),
-            Self::ReloadFailed(failed) => {
-                format!("restarting pods, because they cannot reload changed config: {failed}")
-            }
-            Self::Reverted => format!(
-                "somebody reverts the config hash, such as an owner of this object or a GitOps tool: trying again every {} s",
-                INTERVAL.as_secs()
-            ),
-            Self::WouldRestart(cause, changed, stage) => {
-                let stage = stage.map(|stage| format!(" in stage {stage}"));
-                format!(
-                    "would restart pods{} (--reconcile=observe): {}",
-                    stage.unwrap_or_default(),
-                    why(*cause, changed)
-                )
-            }
-            Self::MissingConfig(missing) => {
-                format!(
-                    "not restarting pods: they could not start without {}",
-                    list(missing.iter().map(ToString::to_string))
-                )
-            }
-            Self::Braked(pause) => format!(
-                "its config changes again and again: the next restart waits until {} min after the last",
-                pause.as_secs() / 60
-            ),
-            Self::Rejected(rejected) => list(rejected.iter().map(ToString::to_string)),
-            Self::Unreadable(reference, error) => {
-                format!(
-                    "cannot tell whether {} {} changed: {error}",
-                    reference.kind, reference.name
-                )
-            }
-            Self::AwaitsRelease(release) => {
-                format!("waiting for the {release}, which is in progress, before restarting pods")
-            }
-            Self::ReleaseUnfinished(release) => {
-                format!("the {release} is still in progress: not waiting for it any longer")
-            }
-            Self::AwaitsTogether(Missing { objects, is_blind }, timeout) => {
-                let (objects, seconds) = (list(objects.iter().map(shown)), timeout.as_secs_f64());
-                match is_blind {
-                    false => format!(
-                        "waiting for {seconds} s at most before restarting pods: the annotation {TOGETHER} says that {objects} changes, too"
-                    ),
-                    true => format!(
-                        "waiting for {seconds} s at most before restarting pods: the annotation {TOGETHER} names objects that change together, and pod-reloader has not seen which have changed; not seen: {objects}"
-                    ),
-                }
-            }
-            Self::TogetherTimedOut(Missing { objects, .. }) => format!(
-                "no change of {} in time: restarting pods without waiting any longer",
-                list(objects.iter().map(shown))
-            ),
-            Self::Gated(Closed::Held) => format!("not restarting pods: the annotation {HOLD} says so"),
-            Self::Gated(Closed::HeldByNamespace) => {
-                format!("not restarting pods: their Namespace has the annotation {HOLD}")
-            }
-            Self::Gated(Closed::HeldBy(reference)) => format!(
-                "not restarting pods: {} {} has the annotation {HOLD}",
-                reference.kind, reference.name
-            ),
-            Self::Gated(Closed::NotApproved(digits)) => format!(
-                "not restarting pods until somebody approves the changed config with the annotation {APPROVE}={digits}"
-            ),
-            Self::Gated(Closed::Until(opens)) => format!(
-                "not restarting pods until its restart window opens at {}",
-                window::shown(opens)
-            ),
-            Self::Gated(Closed::NoWindow) => format!(
-                "not restarting pods: the annotation {RESTART_WINDOW} names no window such as Mon-Fri 02:00-04:00 Europe/Berlin"
-            ),
-            Self::AwaitsStage(WorkloadId { kind, name, .. }) => format!(
-                "waiting for {kind} {name}, which gets the changed config first, before restarting pods"
-            ),
-            Self::OutsideWindow(expires, opens) => format!(
-                "not waiting for the restart window that opens at {}: a certificate that the pods have loaded expires at {}",
-                window::shown(opens),
-                expires.strftime("%Y-%m-%d %H:%M UTC")
-            ),
-            Self::AwaitsSlot(full) => {
-                let (count, limit) = match full {
-                    Full::Cluster(count) => (count, "the limit of the cluster"),
-                    Full::Namespace(count) => (count, "the limit of the namespace"),
-                    Full::Part(count) => (count, "the part of the cluster's limit that one namespace has"),
-                };
-                let rollouts = match count {
-                    1 => "1 rollout is".to_owned(),
-                    count => format!("{count} rollouts are"),
-                };
-                format!("waiting before restarting pods: {rollouts} in progress, which is {limit}")
-            }
-            Self::Unstuck(pod) => format!(
-                "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
-            ),
-            Self::Halted(failed) => halted_by(failed),
-            Self::FailedFirst => {
-                "its pods have not become healthy with the changed config: no other workload is restarted until they are, or until the config changes again".to_owned()
-            }
-            Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
-            Self::Refused(error) => format!("cannot set the config hash: {error}"),
-            Self::Undone(names) => format!(
-                "its pods keep what they had before {}: undone, until the content changes again or the annotation {UNDONE} is removed",
-                list(names.iter().map(|name| format!("ConfigMap {name} changed")))
-            ),
-            Self::PutBack => format!(
-                "its pods have not become healthy with the changed config: they get the one before that again, until the content changes or the annotation {UNDONE} is removed"
-            ),
-            Self::NotPutBack(why) => format!(
-                "its pods have not become healthy with the changed config, which stays: {why}"
-            ),
-            Self::NotCopied(error) => format!(
-                "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
-            ),
-            Self::CopyLost(copy) => format!(
-                "ConfigMap {copy}, which kept the content for these pods, is gone: new pods get the current content"
-            ),
-            Self::PodsNotPinned(pods) => format!(
-                "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them created again"
-            ),
-            Self::CopiesAreLarge(bytes) => format!(
-                "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
-                bytes >> 20
-            ),
-            Self::SettingsKept(keys) => format!(
-                "deleted and created again, with what people had set before: {}; to remove it, use kubectl annotate or kubectl label",
-                list(keys.iter().map(ToString::to_string))
-            ),
-            Self::NamespaceTooLarge(share) => format!(
-                "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
-                share >> 20
-            ),
-        }
-    }
-
     /// Returns true if something keeps the workload from the state that its users want.
     pub(crate) fn is_problem(&self) -> bool {
         match self {
@@ -377,45 +224,6 @@ impl Notice {
             | Self::NamespaceTooLarge(_) => None,
         }
     }
-}
-
-fn why(cause: Cause, changed: &[Reference]) -> String {
-    match cause {
-        Cause::FirstStamp => "first config hash of this workload".to_owned(),
-        Cause::Pinned => "first copies of its ConfigMaps".to_owned(),
-        Cause::Rotated => "the CSI driver has rotated the secrets that its pods mount".to_owned(),
-        Cause::ChangedBeforeTakeover => {
-            "its config changed before pod-reloader took over".to_owned()
-        }
-        Cause::Changed if changed.is_empty() => {
-            "its config changed while pod-reloader was not watching".to_owned()
-        }
-        Cause::Changed => {
-            format!("{} changed", list(changed.iter().map(shown)))
-        }
-    }
-}
-
-/// Returns an object as the text of an Event names it.
-fn shown(reference: &Reference) -> String {
-    format!("{} {}", reference.kind, reference.name)
-}
-
-/// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
-fn list(items: impl Iterator<Item = String>) -> String {
-    const SHOWN: usize = 3;
-    let items: Vec<_> = items.collect();
-    let shown = items
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    let text = match items.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    };
-    text.chars().take(900).collect()
 }
 
 /// Returns the reference by which an Event names the workload.
