@@ -107,12 +107,7 @@ impl Authority {
         let mut issuer = leaf.map(|(_, issuer)| issuer);
         let mut trusted = bundle::parse(trusted);
         trusted.retain(|ca| !ca.has_expired(now));
-        // True if the bundle lacks the CA that clients were told of last: somebody has replaced the Secret,
-        // and replicas still serve what the previous one issued.
-        let is_replaced = trusted
-            .first()
-            .is_some_and(|ca| bundle.iter().all(|known| known.der != ca.der));
-
+        let is_replaced = lacks_newest(&bundle, &trusted);
         if let Some((ca, key)) = newest(&bundle, &present.ca_key, now).filter(|_| !is_replaced) {
             let ca_is_due = is_due(ca.not_before, ca.not_after, now);
             // A leaf of a CA that ends soon would soon be due again: the next CA comes first.
@@ -199,6 +194,13 @@ impl Authority {
             .position(|ca| ca.is_valid(now) && leaf.is_issued_by(&ca.der, now))?;
         Some((leaf, issuer))
     }
+}
+
+/// Returns true if a bundle lacks the CA that clients were told of last: somebody has replaced the Secret, and replicas
+/// still serve what the previous one issued.
+fn lacks_newest(bundle: &[Ca], trusted: &[Ca]) -> bool {
+    let newest = trusted.first();
+    newest.is_some_and(|ca| bundle.iter().all(|known| known.der != ca.der))
 }
 
 /// Returns the newest CA and its key, if it can issue.

@@ -15,6 +15,7 @@ mod lists;
 mod memory;
 mod namespaces;
 mod passes;
+mod phase;
 pub(crate) mod progress;
 pub(crate) mod reconcile;
 mod releases;

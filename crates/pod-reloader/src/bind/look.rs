@@ -216,11 +216,7 @@ impl Look<'_> {
     ) -> ControlFlow<Option<Instant>> {
         let Seen { plan, cause, .. } = seen;
         self.memory.target = seen.spec_version;
-        for (at, step) in plan.fields.iter().enumerate() {
-            if *step == Ok(Step::None) {
-                self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
-            }
-        }
+        self.note_applied(&plan.fields, |step| *step == Ok(Step::None));
         if plan.operations.is_empty() {
             self.memory.outcomes = outcomes(&plan.fields, Ok(()));
             self.memory.failures = 0;
@@ -261,11 +257,7 @@ impl Look<'_> {
         info!(binding = %binding.id, kind = &*target.kind, name = %target.name, fields, "wrote fields");
         self.memory.failures = 0;
         self.memory.target = metadata.as_ref().map(BoundMetadata::spec_version);
-        for (at, step) in steps.iter().enumerate() {
-            if step.is_ok() {
-                self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
-            }
-        }
+        self.note_applied(&steps, Result::is_ok);
         // It is over once a field has kept its value for as long as it would be held up.
         if was_contended {
             let until = self.memory.pace.not_before(cause, now.into_std());
@@ -273,6 +265,15 @@ impl Look<'_> {
         }
         self.memory.outcomes = outcomes(&steps, Ok(()));
         ControlFlow::Break((!is_as_written).then_some(now))
+    }
+
+    /// Notes that the fields have their values for whose step `has_value` holds.
+    fn note_applied(&mut self, steps: &Steps, has_value: impl Fn(&Result<Step, Reason>) -> bool) {
+        for (at, step) in steps.iter().enumerate() {
+            if has_value(step) {
+                self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
+            }
+        }
     }
 
     /// Notes why a write has failed. Returns the time to try again.

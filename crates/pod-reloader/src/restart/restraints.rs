@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::lists::ListsDue;
+use crate::restart::phase::Phase;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
 use crate::restart::settings::Settings;
@@ -78,16 +79,6 @@ impl<'a> DueRestart<'a> {
             snapshot,
         }
     }
-}
-
-/// The half of a pass in which restraints are asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The half that works from memory. A restart that nothing holds back takes nothing yet: it is asked about again.
-    Preview,
-    /// The half with fresh reads. A restart that nothing holds back is written next: it takes its slot, and others of its
-    /// stages wait for it.
-    Commit,
 }
 
 /// The restraints.

@@ -15,6 +15,7 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use self::line::Line;
+use crate::restart::phase::Phase;
 
 /// The time after which a workload that waits looks again, if nothing happens earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -105,13 +106,13 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for a workload that is about to be restarted, if `goes` is true. If it is false, the slot stays
-    /// free for the workload until its pass ends.
+    /// Takes a slot for a workload that is about to be restarted, in the commit phase. Before that, the slot stays free for
+    /// the workload until its pass ends.
     ///
     /// # Errors
     ///
     /// Returns the limit that keeps it from going, and when to look again, if nothing happens earlier.
-    pub(crate) fn take(&self, workload: &Workload, goes: bool) -> Result<(), (Full, Instant)> {
+    pub(crate) fn take(&self, workload: &Workload, phase: Phase) -> Result<(), (Full, Instant)> {
         let Some(staging) = workload.staging.as_deref() else {
             return Ok(());
         };
@@ -127,7 +128,7 @@ impl Slots {
             let look_again = now + LOOK_AGAIN;
             return Err((full, next.map_or(look_again, |next| next.min(look_again))));
         }
-        if goes {
+        if phase == Phase::Commit {
             inner.line.goes(id);
             if staging.health != Health::Unknown && workload.stall.is_none() {
                 // The patch makes it the next generation.

@@ -23,6 +23,7 @@ use tokio::time::Instant;
 pub(crate) use self::known::Look;
 use self::known::{Known, Trial};
 use self::waits::Waits;
+use crate::restart::phase::Phase;
 
 /// The time after which a workload that waits looks again, if nothing happens earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -84,6 +85,14 @@ pub(crate) struct Wait {
     pub(crate) why: Why,
     /// The time to look again, if nothing happens earlier.
     pub(crate) until: Instant,
+}
+
+/// Whether a workload may go.
+pub(crate) struct Turn {
+    /// The workload that it waits for. `None` if it may go.
+    pub(crate) wait: Option<Wait>,
+    /// The workload that it has waited for so far, if that is another one.
+    pub(crate) before: Option<WorkloadId>,
 }
 
 impl Stages {
@@ -275,21 +284,16 @@ impl Stages {
         }
     }
 
-    /// Returns the workload that `workload`, which lacks these changes, waits for, and the one that it has
-    /// waited for so far, if that is another one. `consumers` returns all workloads that track an object.
-    ///
-    /// # Errors
-    ///
-    /// Returns only the latter if it waits no longer. If `goes` is true, the others wait for this one from now
-    /// on.
+    /// Returns whether `workload`, which lacks these changes, waits for another one. `consumers` returns all workloads that
+    /// track an object. In the commit phase, others wait for it from now on if it waits for nobody.
     pub(crate) fn wait(
         &self,
         workload: &Workload,
         staging: &Staging,
         changed: &[Changed],
         consumers: impl Fn(&Reference) -> Vec<Arc<Workload>>,
-        goes: bool,
-    ) -> Result<(Wait, Option<WorkloadId>), Option<WorkloadId>> {
+        phase: Phase,
+    ) -> Turn {
         let now = Instant::now();
         let own = Peer {
             id: &workload.id,
@@ -316,35 +320,10 @@ impl Stages {
             let is_other = |object: &Reference| changed.iter().all(|it| it.object != *object);
             it.why != Why::GoesFirst || !inner.waits.lead(&it.id, &workload.id, is_other)
         });
-        let Some(Blocker {
-            id,
-            why,
-            object,
-            is_outdated,
-        }) = blocker
-        else {
-            if let Some(known) = inner.known.get_mut(&workload.id).filter(|_| goes) {
-                known.goes(changed, now);
-                inner.bump(&workload.id.namespace);
-            }
-            return Err(inner.waits.remove(&workload.id));
-        };
-        let until = match (why, is_outdated) {
-            (Why::IsUnseen, _) | (_, true) => now + UNSEEN,
-            (Why::GoesFirst | Why::Failed, false) => now + LOOK_AGAIN,
-            (Why::IsTried, false) => {
-                let verdict_at = inner.known.get(&id).and_then(|it| it.verdict_at(now));
-                (now + LOOK_AGAIN).min(verdict_at.unwrap_or(now + LOOK_AGAIN))
-            }
-        };
-        let before = inner.waits.insert(&workload.id, &id, &object);
-        let before = before.filter(|before| *before != id);
-        let wait = Wait {
-            workload: id,
-            why,
-            until,
-        };
-        Ok((wait, before))
+        match blocker {
+            Some(blocker) => inner.waits_for(&workload.id, blocker, now),
+            None => inner.may_go(&workload.id, changed, phase, now),
+        }
     }
 
     /// Returns true if pods of a workload reload one of these changes, or have begun to.
@@ -403,6 +382,47 @@ impl Inner {
 
     fn version(&self, namespace: &Name) -> u64 {
         self.versions.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// Notes that a workload waits for another one.
+    fn waits_for(&mut self, waiting: &WorkloadId, blocker: Blocker, now: Instant) -> Turn {
+        let Blocker {
+            id,
+            why,
+            object,
+            is_outdated,
+        } = blocker;
+        let until = match (why, is_outdated) {
+            (Why::IsUnseen, _) | (_, true) => now + UNSEEN,
+            (Why::GoesFirst | Why::Failed, false) => now + LOOK_AGAIN,
+            (Why::IsTried, false) => {
+                let verdict_at = self.known.get(&id).and_then(|it| it.verdict_at(now));
+                (now + LOOK_AGAIN).min(verdict_at.unwrap_or(now + LOOK_AGAIN))
+            }
+        };
+        let before = self.waits.insert(waiting, &id, &object);
+        Turn {
+            before: before.filter(|before| *before != id),
+            wait: Some(Wait {
+                workload: id,
+                why,
+                until,
+            }),
+        }
+    }
+
+    /// Notes that a workload waits for nobody. In the commit phase, it goes, because of these changes.
+    fn may_go(&mut self, id: &WorkloadId, changed: &[Changed], phase: Phase, now: Instant) -> Turn {
+        if phase == Phase::Commit
+            && let Some(known) = self.known.get_mut(id)
+        {
+            known.goes(changed, now);
+            self.bump(&id.namespace);
+        }
+        Turn {
+            wait: None,
+            before: self.waits.remove(id),
+        }
     }
 
     /// Computes the front of those that track an object.

@@ -64,13 +64,13 @@ impl Syncer {
         if let Some(next) = held.filter(|_| copying.is_repair) {
             return Some(next.into());
         }
-        let content = match self.content(copying).await {
-            Ok(Ok((version, content))) => {
+        let content = match self.source(copying).await {
+            Ok(Source::Content(version, content)) => {
                 let current = Ok((version, content.digest));
                 self.state.lock().read(sync, current);
                 content
             }
-            Ok(Err(obstacle)) => {
+            Ok(Source::Obstacle(obstacle)) => {
                 // What is not found or not right comes by the watch. A right does not.
                 let again = obstacle == Obstacle::SourceForbidden;
                 self.state.lock().read(sync, Err(obstacle));
@@ -86,58 +86,64 @@ impl Syncer {
             return None;
         }
         // It is repaired, and not just given a new content.
-        let had_it = exact.is_some();
-        if let Some(next) = held.filter(|_| had_it) {
+        if let Some(next) = held.filter(|_| exact.is_some()) {
             return Some(next.into());
         }
         match self.write(copying, &content).await {
-            Ok(Written::Exact { version, writes }) => {
-                let exact = Exact {
-                    version,
-                    digest: content.digest,
-                };
-                let mut state = self.state.lock();
-                state.exact(sync, namespace, exact);
-                if had_it && writes > 0 {
-                    let mut pace = copying.pace;
-                    pace.wrote(now);
-                    state.repaired(sync, namespace, pace);
-                }
+            Ok(written) => {
+                self.note(copying, written, content.digest, now);
                 None
             }
-            Ok(Written::NotOurs) => {
-                let mut state = self.state.lock();
-                state.failed(sync, namespace, Reason::ExistsNotOurs);
-                // Somebody may write it again and again.
-                let mut pace = copying.pace;
-                pace.wrote(now);
-                state.repaired(sync, namespace, pace);
-                None
-            }
-            Ok(Written::Waits) => None,
             Err(error) if error.is_conflict() => Some(Instant::now() + FIRST_PAUSE),
             Err(error) => self.failed(copying, &error),
         }
     }
 
-    /// Returns the content of copies, and the resourceVersion of the source that it was read from. Copies that are
-    /// written at the same time share one read.
-    async fn content(
+    /// Notes what has become of a copy that was to get the content with this digest. The write began at `began`.
+    fn note(
         &self,
         copying: &Copying,
-    ) -> Result<Result<(Box<str>, Arc<Content>), Obstacle>, CallError> {
+        written: Written,
+        digest: [u8; 16],
+        began: std::time::Instant,
+    ) {
+        let (sync, namespace) = (&copying.sync, &copying.copy.namespace);
+        let mut pace = copying.pace;
+        let mut state = self.state.lock();
+        match written {
+            Written::Exact { version, writes } => {
+                state.exact(sync, namespace, Exact { version, digest });
+                let exact = copying.exact.as_ref();
+                let had_it = exact.is_some_and(|exact| exact.digest == digest);
+                if had_it && writes > 0 {
+                    pace.wrote(began);
+                    state.repaired(sync, namespace, pace);
+                }
+            }
+            Written::NotOurs => {
+                state.failed(sync, namespace, Reason::ExistsNotOurs);
+                // Somebody may write it again and again.
+                pace.wrote(began);
+                state.repaired(sync, namespace, pace);
+            }
+            Written::Waits => {}
+        }
+    }
+
+    /// Returns the content of copies. Copies that are written at the same time share one read.
+    async fn source(&self, copying: &Copying) -> Result<Source, CallError> {
         let mut reading = copying.source.lock().await;
         if reading.version == copying.source_version
             && let Some(content) = reading.content.upgrade()
         {
-            return Ok(Ok((reading.version.clone(), content)));
+            return Ok(Source::Content(reading.version.clone(), content));
         }
         let source = match self.calls.read(&copying.sync.source).await {
             Ok(Some(source)) => source,
-            Ok(None) => return Ok(Err(Obstacle::SourceNotFound)),
+            Ok(None) => return Ok(Source::Obstacle(Obstacle::SourceNotFound)),
             Err(error) if error.reason() == "forbidden" => {
                 self.kit.errors.count(Some(&error));
-                return Ok(Err(Obstacle::SourceForbidden));
+                return Ok(Source::Obstacle(Obstacle::SourceForbidden));
             }
             Err(error) => return Err(error),
         };
@@ -147,9 +153,9 @@ impl Syncer {
                 let content = Arc::new(content);
                 reading.version = version.clone();
                 reading.content = Arc::downgrade(&content);
-                Ok((version, content))
+                Source::Content(version, content)
             }
-            Err(not_copied) => Err(Obstacle::Source(not_copied)),
+            Err(not_copied) => Source::Obstacle(Obstacle::Source(not_copied)),
         })
     }
 
@@ -167,12 +173,9 @@ impl Syncer {
                 true => self.calls.read(copy).await?,
                 false => None,
             };
-            let is_as_written =
-                |it: &Object| last.is_some_and(|last| *last.version == *it.resource_version());
-            let step = object.as_ref().map(|object| match is_as_written(object) {
-                true => Step::Nothing,
-                false => sync.step(&copy.namespace, content, object, &copying.seals),
-            });
+            let step = object
+                .as_ref()
+                .map(|object| step(copying, content, object, last));
             let manifest =
                 || sync.manifest(&copy.namespace, content, object.as_ref(), &copying.seals);
             let written = match (step, &object) {
@@ -242,6 +245,23 @@ impl Syncer {
         warn!(copy = %copying.copy, reason, cause = error.reason(), ?pause, "cannot write a copy, trying again");
         Some(Instant::now() + pause)
     }
+}
+
+/// Returns the next step towards an exact copy. `last` is what was written last, if it has the content.
+fn step(copying: &Copying, content: &Content, object: &Object, last: Option<&Exact>) -> Step {
+    let (sync, namespace) = (&copying.sync, &copying.copy.namespace);
+    match last.is_some_and(|last| *last.version == *object.resource_version()) {
+        true => Step::Nothing,
+        false => sync.step(namespace, content, object, &copying.seals),
+    }
+}
+
+/// The source of copies.
+enum Source {
+    /// The content of the copies, and the resourceVersion that it was read from.
+    Content(Box<str>, Arc<Content>),
+    /// The reason why there is none.
+    Obstacle(Obstacle),
 }
 
 /// The result of writing a copy.

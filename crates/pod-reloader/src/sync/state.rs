@@ -176,14 +176,11 @@ impl State {
         else {
             return Task::None;
         };
-        let target = targets.get(namespace);
-        let copy = sync.copy_in(namespace);
-        let seals = known.seals(keys);
-        let removed = |successor: Option<&ConfigSync>| match target {
-            Some(target) if sync.removes(namespace, target, successor, &seals) => {
-                Task::Delete(copy.clone(), target.clone())
-            }
-            _ => Task::None,
+        let candidate = Candidate {
+            sync: &sync,
+            namespace,
+            target: targets.get(namespace),
+            seals: known.seals(keys),
         };
         let Some(labels) = namespaces.get(namespace) else {
             known.copies.remove(namespace);
@@ -193,15 +190,15 @@ impl State {
             known.copies.remove(namespace);
             return match labels.is_terminating || sync.spares(namespace, &self.own) {
                 true => Task::None,
-                false => removed(holder.as_deref()),
+                false => candidate.removal(holder.as_deref()),
             };
         }
         let seen = known.copies.or_default(namespace);
         if let Some(older) = holder.filter(|it| it.precedes(&sync)) {
             seen.outcome = Outcome::Failed(Reason::OtherSync(older.name.clone()));
-            return removed(Some(&older));
+            return candidate.removal(Some(&older));
         }
-        let whose = target.map(|target| sync.whose(namespace, target, &seals));
+        let whose = candidate.whose();
         if whose == Some(Whose::Foreign) {
             seen.outcome = Outcome::Failed(Reason::ExistsNotOurs);
             return Task::None;
@@ -210,36 +207,10 @@ impl State {
             known.obstacle = absence;
             return Task::None;
         }
-        let Some(source) = targets.get(&sync.source.namespace) else {
-            return Task::None;
-        };
-        let current = known.current.as_ref();
-        let current = current.filter(|(version, _)| **version == *source.resource_version());
-        let exact = seen.exact.as_ref();
-        let exact = exact.filter(|it| current.is_some_and(|(_, digest)| *digest == it.digest));
-        let is_exact = exact.is_some_and(|exact| {
-            target.is_some_and(|target| *target.resource_version() == *exact.version)
-        });
-        let needs_seal = whose.is_some_and(|whose| whose != Whose::Ours);
-        if is_exact && !needs_seal {
-            seen.outcome = Outcome::Synced;
-            return Task::None;
+        match targets.get(&sync.source.namespace) {
+            Some(source) => candidate.write(known, source, whose),
+            None => Task::None,
         }
-        Task::Write(Box::new(Copying {
-            copy,
-            seen: target.map(|target| target.resource_version().into()),
-            source_version: source.resource_version().into(),
-            source: known.source.clone(),
-            exact: seen.exact.clone(),
-            is_repair: exact.is_some() || whose == Some(Whose::Claimed),
-            seals,
-            needs_seal,
-            pace: seen
-                .history
-                .as_ref()
-                .map_or_else(Pace::default, |it| it.pace),
-            sync,
-        }))
     }
 
     /// Notes the content of the copies of a ClusterConfigSync, or why there is none.
@@ -390,6 +361,64 @@ impl State {
 
     fn copy(&mut self, sync: &ConfigSync, namespace: &Name) -> Option<&mut Copy> {
         self.known(sync)?.copies.get_mut(namespace)
+    }
+}
+
+/// The object with the name of a copy, in a namespace that may have one.
+struct Candidate<'a> {
+    sync: &'a Arc<ConfigSync>,
+    namespace: &'a Name,
+    /// The object, if there is one.
+    target: Option<&'a Target>,
+    seals: Seals,
+}
+
+impl Candidate<'_> {
+    fn whose(&self) -> Option<Whose> {
+        let target = self.target?;
+        Some(self.sync.whose(self.namespace, target, &self.seals))
+    }
+
+    /// Returns what to do about a copy that is not wanted, given the ClusterConfigSync that has the name from now on.
+    fn removal(&self, successor: Option<&ConfigSync>) -> Task {
+        let (sync, namespace) = (self.sync, self.namespace);
+        match self.target {
+            Some(target) if sync.removes(namespace, target, successor, &self.seals) => {
+                Task::Delete(sync.copy_in(namespace), target.clone())
+            }
+            _ => Task::None,
+        }
+    }
+
+    /// Returns what to do about a copy that is wanted, and that may be made of this source. `whose` is the object.
+    fn write(self, known: &mut Known, source: &Target, whose: Option<Whose>) -> Task {
+        let seen = known.copies.or_default(self.namespace);
+        let current = known.current.as_ref();
+        let current = current.filter(|(version, _)| **version == *source.resource_version());
+        let exact = seen.exact.as_ref();
+        let exact = exact.filter(|it| current.is_some_and(|(_, digest)| *digest == it.digest));
+        let is_exact = exact.is_some_and(|exact| {
+            let target = self.target;
+            target.is_some_and(|target| *target.resource_version() == *exact.version)
+        });
+        let needs_seal = whose.is_some_and(|whose| whose != Whose::Ours);
+        if is_exact && !needs_seal {
+            seen.outcome = Outcome::Synced;
+            return Task::None;
+        }
+        let history = seen.history.as_ref();
+        Task::Write(Box::new(Copying {
+            copy: self.sync.copy_in(self.namespace),
+            seen: self.target.map(|target| target.resource_version().into()),
+            source_version: source.resource_version().into(),
+            source: known.source.clone(),
+            exact: seen.exact.clone(),
+            is_repair: exact.is_some() || whose == Some(Whose::Claimed),
+            seals: self.seals,
+            needs_seal,
+            pace: history.map_or_else(Pace::default, |history| history.pace),
+            sync: self.sync.clone(),
+        }))
     }
 }
 

@@ -13,7 +13,8 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::restraints::{DueRestart, Phase, Restraints};
+use crate::restart::phase::Phase;
+use crate::restart::restraints::{DueRestart, Restraints};
 use crate::runtime::worker::Handler;
 
 /// The time after which certificates are read again that could not be read.

@@ -22,8 +22,12 @@ use crate::restart::restraints::Restraints;
 use crate::restart::trials::Trials;
 use crate::runtime::resources::{PAGE, Resources, api};
 
-/// What stands in the way of a revert.
-type Obstacle = &'static str;
+/// The result of the search for an earlier configuration.
+enum Search {
+    Found(Earlier),
+    /// This stands in the way of a revert.
+    Obstacle(&'static str),
+}
 
 /// What a revert writes.
 struct Earlier {
@@ -49,13 +53,13 @@ impl Reconciler {
         if Instant::now() < trial.deadline {
             return Ok(Some(Action::RequeueAt(trial.deadline)));
         }
-        let earlier = match trial.was_healthy {
+        let search = match trial.was_healthy {
             true => self.earlier(workload).await?,
-            false => Err("its pods were not healthy before"),
+            false => Search::Obstacle("its pods were not healthy before"),
         };
-        let earlier = match earlier {
-            Ok(earlier) => earlier,
-            Err(obstacle) => {
+        let earlier = match search {
+            Search::Found(earlier) => earlier,
+            Search::Obstacle(obstacle) => {
                 self.memories.with(id, |memory| memory.trials.end());
                 self.progress.report(workload, Notice::NotPutBack(obstacle));
                 return Ok(Some(Action::AwaitChange));
@@ -100,33 +104,22 @@ impl Reconciler {
     }
 
     /// Returns the configuration of the revision before the present one.
-    async fn earlier(
-        &self,
-        workload: &Workload,
-    ) -> Result<Result<Earlier, Obstacle>, RestartError> {
+    async fn earlier(&self, workload: &Workload) -> Result<Search, RestartError> {
         let gates = workload.gates.as_deref();
         if gates.is_some_and(|gates| gates.hold.is_some()) {
-            return Ok(Err("it is on hold"));
+            return Ok(Search::Obstacle("it is on hold"));
         }
         let revisions = match kept_in(workload.id.kind) {
             Some(KeptIn::ReplicaSets) => self.revisions::<ReplicaSet>(workload).await?,
             Some(KeptIn::ControllerRevisions) => {
                 self.revisions::<ControllerRevision>(workload).await?
             }
-            None => return Ok(Err("nobody keeps revisions of its kind")),
+            None => return Ok(Search::Obstacle("nobody keeps revisions of its kind")),
         };
-        let [.., before, present] = &revisions[..] else {
-            return Ok(Err("there is no earlier revision"));
+        let (before, present) = match last_two(workload, &revisions) {
+            Ok(both) => both,
+            Err(obstacle) => return Ok(Search::Obstacle(obstacle)),
         };
-        if workload.relevant(&present.copies()) != workload.kept().pins {
-            return Ok(Err("the present revision is not there yet"));
-        }
-        if !before.differs_in_config_alone(present) {
-            return Ok(Err("more than the config has changed"));
-        }
-        if before.copies().is_empty() {
-            return Ok(Err("the earlier revision keeps no copies"));
-        }
         let pins = workload.relevant(&before.copies());
         let copies = self.digests.source().copies(workload, &pins).await?;
         let now = self
@@ -142,10 +135,10 @@ impl Reconciler {
         let undone = workload.undone_by(&pins, &had, &now.objects, &names);
         // Something has changed that no watch has shown yet, or is about to be written.
         if undone.is_empty() {
-            return Ok(Err("its ConfigMaps have changed since"));
+            return Ok(Search::Obstacle("its ConfigMaps have changed since"));
         }
         let Some(objects) = workload.with_copies(now.objects, &pins, &copies, &names) else {
-            return Ok(Err("a copy of the earlier config is gone"));
+            return Ok(Search::Obstacle("a copy of the earlier config is gone"));
         };
         let id = &workload.id;
         let has_put_back = |trials: &Trials| trials.has_put_back(&undone);
@@ -153,9 +146,9 @@ impl Reconciler {
             .memories
             .with(id, |memory| has_put_back(&memory.trials))
         {
-            return Ok(Err("it was put back before"));
+            return Ok(Search::Obstacle("it was put back before"));
         }
-        Ok(Ok(Earlier {
+        Ok(Search::Found(Earlier {
             config_hash: Self::hash_of(workload, &objects, &keys),
             pins: workload.pins_for(&objects, &names),
             undone,
@@ -188,5 +181,29 @@ impl Reconciler {
         })?;
         revisions.sort_unstable_by_key(|revision| revision.number);
         Ok(revisions)
+    }
+}
+
+/// Returns the last two revisions of a workload, the present one last.
+///
+/// # Errors
+///
+/// Returns why the configuration of the earlier one cannot be put back.
+fn last_two<'a>(
+    workload: &Workload,
+    revisions: &'a [Revision],
+) -> Result<(&'a Revision, &'a Revision), &'static str> {
+    let [.., before, present] = revisions else {
+        return Err("there is no earlier revision");
+    };
+    if workload.relevant(&present.copies()) != workload.kept().pins {
+        return Err("the present revision is not there yet");
+    }
+    if !before.differs_in_config_alone(present) {
+        return Err("more than the config has changed");
+    }
+    match before.copies().is_empty() {
+        true => Err("the earlier revision keeps no copies"),
+        false => Ok((before, present)),
     }
 }

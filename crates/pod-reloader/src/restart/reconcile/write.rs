@@ -52,28 +52,8 @@ impl Reconciler {
             snapshot,
             ..
         } = *due;
-        let began = Instant::now();
         let id = &workload.id;
-        let since = self.progress.pending_since(id);
-        let changes = self.memories.tracked_changes(workload, snapshot);
-        let last_write = self.progress.brakes.last_write(id).or(since);
-        let is_changed =
-            cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
-        let mut changed = self.memories.due_changes(workload, snapshot);
-        if changed.is_empty() {
-            changed = self.heard_of_since_the_hash(workload, snapshot);
-        }
-        let restarting = Restarting {
-            workload,
-            config_hash,
-            cause,
-            began,
-            // A change that no event has reported, such as one from before our term, was found by a read.
-            first_news: snapshot.first_news.or(since),
-            changed,
-            is_changed,
-            is_again: self.progress.brakes.is_again(id, config_hash),
-        };
+        let restarting = self.restarting(due);
         if self.settings.observe {
             return Ok(self.would_restart(restarting));
         }
@@ -97,20 +77,12 @@ impl Reconciler {
             });
         }
         let baseline = baseline_by_time(config_hash);
-        let patch = match workload.restart {
-            Restart::Template => {
-                let stamp = Stamp {
-                    config_hash,
-                    pins: pins.as_deref(),
-                    undone: undone.as_deref(),
-                };
-                patch::stamp(workload, &stamp)
-            }
-            Restart::At { .. } => {
-                let time = workload.restart.time(jiff::Timestamp::now());
-                patch::restart_at(workload, &time.to_string(), &baseline)
-            }
+        let stamp = Stamp {
+            config_hash,
+            pins: pins.as_deref(),
+            undone: undone.as_deref(),
         };
+        let patch = restart_patch(workload, &stamp, &baseline);
         let is_written = |now: &Workload| match workload.restart {
             Restart::Template => {
                 now.config_hash() == Some(config_hash) && now.has_pins(pins.as_deref())
@@ -128,6 +100,39 @@ impl Reconciler {
             self.cron_jobs.run_is_due(id);
         }
         Ok(action?.at_latest(self.cron_jobs.run(workload).await))
+    }
+
+    /// Returns what is known of a restart at its beginning.
+    fn restarting<'a>(&self, due: &DueRestart<'a>) -> Restarting<'a> {
+        let DueRestart {
+            workload,
+            config_hash,
+            cause,
+            snapshot,
+            ..
+        } = *due;
+        let began = Instant::now();
+        let id = &workload.id;
+        let since = self.progress.pending_since(id);
+        let changes = self.memories.tracked_changes(workload, snapshot);
+        let last_write = self.progress.brakes.last_write(id).or(since);
+        let is_changed =
+            cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
+        let mut changed = self.memories.due_changes(workload, snapshot);
+        if changed.is_empty() {
+            changed = self.heard_of_since_the_hash(workload, snapshot);
+        }
+        Restarting {
+            workload,
+            config_hash,
+            cause,
+            began,
+            // A change that no event has reported, such as one from before our term, was found by a read.
+            first_news: snapshot.first_news.or(since),
+            changed,
+            is_changed,
+            is_again: self.progress.brakes.is_again(id, config_hash),
+        }
     }
 
     /// Returns the objects that were first read with the content that the pods lack, if it came while we were watching:
@@ -286,21 +291,7 @@ impl Reconciler {
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "the workload changed while it was patched");
                 self.metrics.patch_conflict();
-                match within(DEADLINE, api.get(&id.name)).await {
-                    Ok(object) => {
-                        let version = version(&object);
-                        if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
-                            self.take_in_answer(now, version);
-                        }
-                    }
-                    Err(error) if error.is_not_found() => self.workload_gone(id),
-                    Err(source) => {
-                        return Err(RestartError::ReadWorkload {
-                            workload: id.clone(),
-                            source,
-                        });
-                    }
-                }
+                self.read_again(&api, id).await?;
                 match self.progress.brakes.next_write(id, max_restarts) {
                     None => Ok(Action::RequeueAt(Instant::now())),
                     Some(_) => Err(RestartError::Patch {
@@ -316,11 +307,46 @@ impl Reconciler {
         }
     }
 
+    /// Reads a workload that has changed while it was patched.
+    async fn read_again<O: Object>(
+        &self,
+        api: &Resources<O>,
+        id: &WorkloadId,
+    ) -> Result<(), RestartError> {
+        match within(DEADLINE, api.get(&id.name)).await {
+            Ok(object) => {
+                let version = version(&object);
+                if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
+                    self.take_in_answer(now, version);
+                }
+            }
+            Err(error) if error.is_not_found() => self.workload_gone(id),
+            Err(source) => {
+                return Err(RestartError::ReadWorkload {
+                    workload: id.clone(),
+                    source,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in the answer to one of our calls, unless a watch has shown in the meantime that the workload
     /// is gone.
     pub(super) fn take_in_answer(&self, workload: Workload, version: u64) {
         if self.workloads.get(&workload.id).is_some() {
             self.take_in(workload, version);
+        }
+    }
+}
+
+/// Returns the patch that restarts a workload: by the stamp, or by a time, with a baseline.
+fn restart_patch(workload: &Workload, stamp: &Stamp<'_>, baseline: &str) -> json_patch::Patch {
+    match workload.restart {
+        Restart::Template => patch::stamp(workload, stamp),
+        Restart::At { .. } => {
+            let time = workload.restart.time(jiff::Timestamp::now());
+            patch::restart_at(workload, &time.to_string(), baseline)
         }
     }
 }

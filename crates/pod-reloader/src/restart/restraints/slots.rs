@@ -37,8 +37,7 @@ impl Restraint for SlotWait {
         if let Some(next) = self.lists.next_look() {
             return Some(Action::RequeueAt(next));
         }
-        let goes = phase == Phase::Commit;
-        let (full, until) = self.slots.take(due.workload, goes).err()?;
+        let (full, until) = self.slots.take(due.workload, phase).err()?;
         let notice = Notice::AwaitsSlot(full);
         self.progress.report(due.workload, notice);
         Some(Action::RequeueAt(until))

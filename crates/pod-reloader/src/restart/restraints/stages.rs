@@ -140,18 +140,15 @@ impl Restraint for StageWait {
             let consumers = consumers.filter_map(|id| Some(self.workloads.get(&id)?.0));
             consumers.collect()
         };
-        let (stages, goes) = (&self.stages, phase == Phase::Commit);
-        let (wait, before) = match stages.wait(workload, staging, &changed, consumers, goes) {
-            Ok((wait, before)) => (Some(wait), before),
-            Err(before) => (None, before),
-        };
+        let stages = &self.stages;
+        let turn = stages.wait(workload, staging, &changed, consumers, phase);
         // The one that is no longer waited for may have nothing more to say.
-        self.worker.push_all(before);
+        self.worker.push_all(turn.before);
         let Wait {
             workload: other,
             why,
             until,
-        } = wait?;
+        } = turn.wait?;
         self.report(workload, other, why);
         Some(Action::RequeueAt(until))
     }

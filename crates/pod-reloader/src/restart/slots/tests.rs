@@ -46,8 +46,8 @@ impl Slots {
     fn pass(&self, namespace: &str, name: &str) -> Option<Full> {
         let workload = deployment(namespace, name, 1);
         self.pass_begins(&workload.id);
-        let taken = self.take(&workload, false);
-        let taken = taken.and_then(|()| self.take(&workload, true));
+        let taken = self.take(&workload, Phase::Preview);
+        let taken = taken.and_then(|()| self.take(&workload, Phase::Commit));
         self.pass_ended(&workload.id);
         taken.err().map(|(full, _)| full)
     }
@@ -141,7 +141,7 @@ fn a_slot_that_a_workload_does_not_take_in_its_turn_goes_to_the_next_one() {
     let z = deployment("b", "z", 1);
     // It asks, and then somebody holds it.
     slots.pass_begins(&z.id);
-    assert!(slots.take(&z, false).is_ok());
+    assert!(slots.take(&z, Phase::Preview).is_ok());
     assert_eq!(names(slots.pass_ended(&z.id)), ["y"]);
     // It is gone.
     let y = deployment("b", "y", 1);
@@ -154,11 +154,11 @@ fn a_slot_stays_free_for_a_workload_until_its_pass_ends() {
     let slots = slots((2, 2), &[("a", "0")]);
     let (web, api) = (deployment("a", "web", 1), deployment("a", "api", 1));
     slots.pass_begins(&web.id);
-    assert!(slots.take(&web, false).is_ok());
+    assert!(slots.take(&web, Phase::Preview).is_ok());
     slots.pass_begins(&api.id);
-    let refused = slots.take(&api, false).map_err(|(full, _)| full);
+    let refused = slots.take(&api, Phase::Preview).map_err(|(full, _)| full);
     assert_eq!(refused, Err(Full::Namespace(2)));
     assert!(slots.pass_ended(&api.id).is_empty());
-    assert!(slots.take(&web, true).is_ok());
+    assert!(slots.take(&web, Phase::Commit).is_ok());
     assert!(slots.pass_ended(&web.id).is_empty());
 }

@@ -132,55 +132,18 @@ impl Cut for Items {
         let mut begins = 0;
         for (at, &byte) in bytes.iter().enumerate() {
             let was_in_item = self.in_item;
-            match (self.string, byte) {
-                (InString::Escaped, _) => self.string = InString::Yes,
-                (InString::Yes, b'\\') => self.string = InString::Escaped,
-                (InString::Yes, b'"') => self.string = InString::No,
-                (InString::Yes, _) => {}
-                (InString::No, b'"') => {
-                    self.string = InString::Yes;
-                    self.in_item = self.in_items;
-                }
-                (InString::No, b'{' | b'[') => {
-                    if self.depth + 1 == Self::DEPTH && byte == b'[' && self.are_announced() {
-                        self.in_items = true;
-                    } else {
-                        self.in_item = self.in_items;
-                    }
-                    self.depth += 1;
-                }
-                (InString::No, b',' | b'}' | b']')
-                    if self.in_items && self.depth == Self::DEPTH =>
-                {
-                    // An item that is not an object ends here. No Kubernetes list has such items, so the
-                    // exact end does not matter.
-                    if self.in_item {
-                        self.in_item = false;
-                        return Piece {
-                            taken: at,
-                            object: begins..at,
-                            ends: true,
-                        };
-                    }
-                    if byte == b',' {
-                        continue;
-                    }
-                    self.in_items = false;
-                    self.depth -= 1;
-                }
-                (InString::No, b'}' | b']') => {
-                    self.depth = self.depth.saturating_sub(1);
-                    if self.in_item && self.depth == Self::DEPTH {
-                        self.in_item = false;
-                        return Piece {
-                            taken: at + 1,
-                            object: begins..at + 1,
-                            ends: true,
-                        };
-                    }
-                }
-                (InString::No, b' ' | b'\t' | b'\n' | b'\r') if !self.in_item => continue,
-                (InString::No, _) => self.in_item = self.in_items,
+            let end = match self.see(byte) {
+                Seen::Part => None,
+                Seen::Nothing => continue,
+                Seen::EndBefore => Some(at),
+                Seen::End => Some(at + 1),
+            };
+            if let Some(end) = end {
+                return Piece {
+                    taken: end,
+                    object: begins..end,
+                    ends: true,
+                };
             }
             if !self.in_item {
                 self.keep(byte);
@@ -196,6 +159,68 @@ impl Cut for Items {
             },
             ends: false,
         }
+    }
+}
+
+/// What a byte of a list is.
+enum Seen {
+    /// A part of an item, or of the envelope.
+    Part,
+    /// White space or a comma between items.
+    Nothing,
+    /// The byte after an item.
+    EndBefore,
+    /// The last byte of an item.
+    End,
+}
+
+impl Items {
+    /// Takes in the next byte.
+    fn see(&mut self, byte: u8) -> Seen {
+        match (self.string, byte) {
+            (InString::Escaped, _) => self.string = InString::Yes,
+            (InString::Yes, b'\\') => self.string = InString::Escaped,
+            (InString::Yes, b'"') => self.string = InString::No,
+            (InString::Yes, _) => {}
+            (InString::No, b'"') => {
+                self.string = InString::Yes;
+                self.in_item = self.in_items;
+            }
+            (InString::No, b'{' | b'[') => self.open(byte),
+            (InString::No, b',' | b'}' | b']') if self.in_items && self.depth == Self::DEPTH => {
+                // An item that is not an object ends here. No Kubernetes list has such items, so the
+                // exact end does not matter.
+                if self.in_item {
+                    self.in_item = false;
+                    return Seen::EndBefore;
+                }
+                if byte == b',' {
+                    return Seen::Nothing;
+                }
+                self.in_items = false;
+                self.depth -= 1;
+            }
+            (InString::No, b'}' | b']') => {
+                self.depth = self.depth.saturating_sub(1);
+                if self.in_item && self.depth == Self::DEPTH {
+                    self.in_item = false;
+                    return Seen::End;
+                }
+            }
+            (InString::No, b' ' | b'\t' | b'\n' | b'\r') if !self.in_item => return Seen::Nothing,
+            (InString::No, _) => self.in_item = self.in_items,
+        }
+        Seen::Part
+    }
+
+    /// Takes in a bracket that opens.
+    fn open(&mut self, bracket: u8) {
+        if self.depth + 1 == Self::DEPTH && bracket == b'[' && self.are_announced() {
+            self.in_items = true;
+        } else {
+            self.in_item = self.in_items;
+        }
+        self.depth += 1;
     }
 }
 
