@@ -2,23 +2,22 @@
 //!
 //! Deployments and Argo Rollouts keep them in ReplicaSets, StatefulSets and DaemonSets in ControllerRevisions.
 
+mod copies;
+
 use jiff::Timestamp;
 use kube_core::{DynamicResourceScope, Resource};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+pub use self::copies::{CopyMetadata, Origin};
 use crate::annotations::{CONFIG_HASH, OF_TEMPLATES, PINS};
 use crate::discovery::PodSpec;
-use crate::hash::Keyring;
 use crate::kind::WorkloadKind;
-use crate::mark::{COPY, STANDS_IN};
 use crate::metadata::{Metadata, Wanted, resource};
-use crate::name::Name;
-use crate::pins::{COPY_OF, Pins, claim, is_copy_name};
+use crate::pins::Pins;
 use crate::raw::{NULL, Sorted, at, read_as};
-use crate::reference::{ConfigKind, Reference};
-use crate::seal::{SEAL, Sealed};
+use crate::reference::ConfigKind;
 use crate::texts::Texts;
 
 /// The annotations in which a ReplicaSet has its number.
@@ -349,76 +348,6 @@ impl KeepsRevision for ControllerRevision {
     }
 }
 
-/// The metadata of a ConfigMap with the label of copies.
-#[derive(Clone, Debug, Deserialize)]
-pub struct CopyMetadata {
-    metadata: Metadata<Self>,
-}
-
-impl Wanted for CopyMetadata {
-    const LABELS: &'static [&'static str] = &[COPY];
-    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF, SEAL];
-}
-
-/// The origin of a ConfigMap with the label of copies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// We have made it.
-    Sealed,
-    /// It has all marks of a copy of this ConfigMap but the seal. A version of pod-reloader that made no seals may have
-    /// made it, or anybody else: [its content](crate::copies::is_of_earlier_version) tells.
-    Unsealed(Name),
-    /// Somebody else has made it.
-    Foreign,
-}
-
-impl CopyMetadata {
-    /// Returns the namespace and the name. `None` if one is invalid, which the apiserver never sends.
-    pub fn place(&self) -> Option<(Name, Name)> {
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-        Some((name(&self.metadata.namespace)?, name(&self.metadata.name)?))
-    }
-
-    /// Returns the name of the ConfigMap that it was made of, if it is one of our copies: somebody may have put the
-    /// label on another object.
-    pub fn source(&self) -> Option<Name> {
-        let source = self.metadata.annotation(COPY_OF)?;
-        let source = Name::parse(source).ok()?;
-        let (_, name) = self.place()?;
-        is_copy_name(&source, &name).then_some(source)
-    }
-
-    /// Returns where it comes from.
-    pub fn origin(&self, keys: &Keyring) -> Origin {
-        let Some((source, (namespace, name))) = self.source().zip(self.place()) else {
-            return Origin::Foreign;
-        };
-        let Some(seal) = self.metadata.annotation(SEAL) else {
-            return Origin::Unsealed(source);
-        };
-        let copy = Reference::config_map(&namespace, &name);
-        match keys.sealed(&claim(&copy, &source), Some(seal)) {
-            Sealed::Now | Sealed::Before => Origin::Sealed,
-            Sealed::Never => Origin::Foreign,
-        }
-    }
-
-    /// Returns true if it says that it has other content than its name says, which nobody knows any more.
-    pub fn stands_in(&self) -> bool {
-        self.metadata.label(COPY) == Some(STANDS_IN)
-    }
-
-    /// Returns the UID.
-    pub fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
-    }
-
-    /// Returns when it was made, if that is known.
-    pub fn created(&self) -> Option<Timestamp> {
-        self.metadata.creation_timestamp.as_ref().map(|it| it.0)
-    }
-}
-
 resource!(
     ReplicaSet, DynamicResourceScope, of_metadata: false,
     group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets"
@@ -435,10 +364,6 @@ resource!(
     Pod, DynamicResourceScope, of_metadata: false,
     group: "", version: "v1", kind: "Pod", plural: "pods"
 );
-resource!(
-    CopyMetadata, DynamicResourceScope, of_metadata: true,
-    group: "", version: "v1", kind: "ConfigMap", plural: "configmaps"
-);
 
 #[cfg(test)]
 mod tests {
@@ -447,6 +372,10 @@ mod tests {
 
     use super::*;
     use crate::fixtures::keyring;
+    use crate::name::Name;
+    use crate::pins::{COPY_OF, claim};
+    use crate::reference::Reference;
+    use crate::seal::SEAL;
 
     fn replica_set(number: &str, hash: &str, pins: &str, image: &str) -> Revision {
         let object: ReplicaSet = serde_json::from_value(json!({

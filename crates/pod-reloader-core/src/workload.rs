@@ -1,39 +1,36 @@
 //! The part of one workload that the rules need.
 
+mod markers;
+mod template;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp, Unit};
-
+pub use self::markers::{Markers, Reading, Values};
+pub(crate) use self::template::Slot;
+pub use self::template::{Restart, Stall, TemplateState};
 use crate::advice::Advice;
 use crate::annotations;
 use crate::claim::Claim;
-use crate::dialects::{Dialects, OptIn};
+use crate::dialects::OptIn;
 use crate::digest::{Objects, Presence};
 use crate::discovery::{Requirement, Unmet};
 use crate::gate::Gates;
 use crate::http_reload::HttpReload;
-use crate::kind::{Template, WorkloadKind};
+use crate::kind::WorkloadKind;
 use crate::list::quoted;
 use crate::mark::Marks;
 use crate::name::Name;
 use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
-use crate::release::{Release, Tool};
+use crate::release::Release;
 use crate::secret_provider_class::Classes;
-use crate::staging::{Defaults, Staged, Staging};
-use crate::texts::{MAX_ANNOTATIONS_SIZE, Texts};
+use crate::staging::{Staged, Staging};
+use crate::texts::MAX_ANNOTATIONS_SIZE;
 use crate::together::Together;
-
-/// Space left free for the few annotations that the Deployment controller adds when it copies a
-/// Deployment's annotations to its ReplicaSets.
-const RESERVED_FOR_REPLICA_SETS: usize = 1 << 10;
-/// The furthest that restart times may run ahead of the clock when restarts follow each other at once. A
-/// later time was set by somebody who scheduled a restart.
-const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
 
 /// The identity of a workload: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,263 +102,6 @@ pub struct Workload {
     pub advice: Vec<Advice>,
     /// The releases that the workload belongs to.
     pub releases: Box<[Release]>,
-}
-
-/// Labels and annotations of a workload, exactly as stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Markers {
-    /// The annotations that the rules read.
-    pub annotations: Values,
-    /// The labels that the rules read.
-    pub labels: Values,
-    /// True if the object has an annotations map at all.
-    pub has_annotations: bool,
-    /// True if the object has a labels map at all.
-    pub has_labels: bool,
-    /// The value of the annotation [`annotations::BASELINE`].
-    pub baseline: Option<Box<str>>,
-    /// The total size of all annotations, measured the way Kubernetes limits it.
-    pub annotations_size: usize,
-}
-
-impl Markers {
-    /// Returns true if Kubernetes accepts this baseline beside the other annotations.
-    pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
-        self.has_room(annotations::BASELINE, self.baseline.as_deref(), baseline)
-    }
-
-    /// Returns true if Kubernetes accepts further annotations of this size, in bytes.
-    pub(crate) fn has_room_of(&self, size: usize) -> bool {
-        self.annotations_size + size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
-    }
-
-    /// Returns true if Kubernetes accepts `value` in place of `own` beside the other annotations.
-    pub(crate) fn has_room(&self, key: &str, own: Option<&str>, value: &str) -> bool {
-        let size = size_with(self.annotations_size, key, own, Some(value));
-        size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
-    }
-}
-
-/// The values of the requested keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Values {
-    /// The requested keys, sorted.
-    asked: Arc<[Arc<str>]>,
-    /// The requested keys that are present, and all that begin with a requested prefix, sorted. All workloads share
-    /// the requested keys.
-    present: Box<[(Arc<str>, Box<str>)]>,
-}
-
-impl Values {
-    fn of(map: &Texts, asked: &Arc<[Arc<str>]>, prefixes: &[&'static str]) -> Self {
-        let requested = |key: &str| match asked.binary_search_by(|it| (**it).cmp(key)) {
-            Ok(at) => Some(asked[at].clone()),
-            Err(_) => {
-                let is_prefixed = prefixes.iter().any(|prefix| key.starts_with(prefix));
-                is_prefixed.then(|| key.into())
-            }
-        };
-        let present = map.iter();
-        let present = present.filter_map(|(key, value)| Some((requested(key)?, value.into())));
-        Self {
-            asked: asked.clone(),
-            present: present.collect(),
-        }
-    }
-
-    /// Returns the value of a key, if it is present.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.present.binary_search_by(|(own, _)| (**own).cmp(key));
-        Some(&*self.present[at.ok()?].1)
-    }
-
-    /// Returns every requested key with its value, if any, and every other key that is present.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let absent = self.asked.iter().filter(|key| self.get(key).is_none());
-        let present = self
-            .present
-            .iter()
-            .map(|(key, value)| (&**key, Some(&**value)));
-        present.chain(absent.map(|key| (&**key, None)))
-    }
-
-    /// Returns the keys that are present, with their values.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.present.iter().map(|(key, value)| (&**key, &**value))
-    }
-}
-
-/// The annotations and labels to read from a workload, beyond those that every workload has read.
-#[derive(Clone, Debug)]
-pub struct Reading {
-    pub(crate) dialects: Dialects,
-    annotations: Arc<[Arc<str>]>,
-    prefixes: Vec<&'static str>,
-    labels: Arc<[Arc<str>]>,
-    /// The tools whose releases are of interest.
-    pub(crate) tools: Arc<[Tool]>,
-    /// The staging of workloads without annotations of their own.
-    pub(crate) staging: Defaults,
-    /// True if workloads may pin their configuration.
-    pub(crate) pins: bool,
-    /// True if pods may be asked to reload changed config.
-    pub(crate) http_reloads: bool,
-}
-
-impl Reading {
-    /// Selects what these dialects read, and the labels whose keys are in `selecting`.
-    pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
-        let annotations: BTreeSet<_> = dialects.annotation_keys().collect();
-        let own = [annotations::IGNORED, annotations::DISABLED];
-        let mut labels: BTreeSet<Arc<str>> = selecting.into_iter().map(Into::into).collect();
-        labels.extend(dialects.label_keys().chain(own).map(Into::into));
-        Self {
-            annotations: annotations.into_iter().map(Into::into).collect(),
-            prefixes: dialects.annotation_prefixes().collect(),
-            labels: labels.into_iter().collect(),
-            tools: Arc::default(),
-            staging: Defaults::default(),
-            pins: false,
-            http_reloads: false,
-            dialects,
-        }
-    }
-
-    /// Reads to which releases of these tools a workload belongs, too.
-    #[must_use]
-    pub(crate) fn and_releases_of(self, tools: Arc<[Tool]>) -> Self {
-        Self { tools, ..self }
-    }
-
-    /// Stages the restarts of workloads that do not say otherwise.
-    #[must_use]
-    pub(crate) fn and_stages(self, staging: Defaults) -> Self {
-        Self { staging, ..self }
-    }
-
-    /// Lets workloads pin their configuration, if `pins` is true.
-    #[must_use]
-    pub(crate) fn and_pins(self, pins: bool) -> Self {
-        Self { pins, ..self }
-    }
-
-    /// Lets pods be asked to reload changed config, if `http_reloads` is true.
-    #[must_use]
-    pub(crate) fn and_http_reloads(self, http_reloads: bool) -> Self {
-        Self {
-            http_reloads,
-            ..self
-        }
-    }
-
-    /// Returns true if this annotation of a workload is read.
-    pub(crate) fn reads_annotation(&self, key: &str) -> bool {
-        let is_asked = self.annotations.binary_search_by(|it| (**it).cmp(key));
-        is_asked.is_ok() || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
-    }
-
-    pub(crate) fn annotations_of(&self, annotations: &Texts) -> Values {
-        Values::of(annotations, &self.annotations, &self.prefixes)
-    }
-
-    pub(crate) fn labels_of(&self, labels: &Texts) -> Values {
-        Values::of(labels, &self.labels, &[])
-    }
-}
-
-impl Default for Reading {
-    fn default() -> Self {
-        Self::new(Dialects::default(), [])
-    }
-}
-
-/// The state of a pod template, as far as the config hash annotation is concerned.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TemplateState {
-    /// The number of fields on the path to the config hash annotation that exist, from the outermost one.
-    /// `None` if one of them is not an object: such a template is left alone.
-    pub depth: Option<usize>,
-    /// The config hash on the template.
-    pub config_hash: Option<Box<str>>,
-    /// The pins on the template. Empty if it was rolled out without copies.
-    pub pins: Option<Box<str>>,
-    /// The total size of all annotations, measured the way Kubernetes limits it.
-    pub annotations_size: usize,
-}
-
-impl TemplateState {
-    /// Returns the config hash and the pins.
-    pub(crate) fn ours(&self) -> [Option<&str>; 2] {
-        [self.config_hash.as_deref(), self.pins.as_deref()]
-    }
-
-    /// Returns the size of the template's annotations once it carries this config hash and these pins.
-    pub(crate) fn size_with(&self, config_hash: &str, pins: Option<&str>) -> usize {
-        let hash = self.config_hash.as_deref();
-        let size = self.annotations_size;
-        let size = size_with(size, annotations::CONFIG_HASH, hash, Some(config_hash));
-        size_with(size, annotations::PINS, self.pins.as_deref(), pins)
-    }
-}
-
-/// Returns the size of a map of `size` bytes once the value of `key` changes from `old` to `new`.
-fn size_with(size: usize, key: &str, old: Option<&str>, new: Option<&str>) -> usize {
-    let of = |value: Option<&str>| value.map_or(0, |value| key.len() + value.len());
-    size - of(old) + of(new)
-}
-
-/// The reason why pods are not restarted although their workload has a new config hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stall {
-    /// The workload is paused: its pods restart when it is resumed.
-    Paused,
-    /// The update strategy is OnDelete: each pod restarts when somebody deletes it.
-    OnDelete,
-}
-
-/// A pod template that should carry the config hash annotation.
-#[derive(Clone, Copy)]
-pub(crate) struct Slot<'a> {
-    /// The position of the template in the object.
-    pub(crate) template: Template,
-    /// The number of fields on the path to the config hash annotation that exist, from the outermost one.
-    pub(crate) depth: usize,
-    /// The current state of the template.
-    pub(crate) state: &'a TemplateState,
-}
-
-/// The way in which a workload is restarted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// By the config hash annotation on its pod templates.
-    Template,
-    /// By a time in a field that others write, too.
-    At {
-        /// The number of fields on the path to that field that exist, from the outermost one.
-        depth: usize,
-        /// The current value of the field.
-        value: Option<Box<str>>,
-    },
-}
-
-impl Restart {
-    /// Returns the time to write for a restart at `now`, in whole seconds. It is always later than a time
-    /// written a moment ago: writing the same time again restarts nothing.
-    pub fn time(&self, now: Timestamp) -> Timestamp {
-        let now = now.round(Unit::Second).unwrap_or(now);
-        let Self::At {
-            value: Some(value), ..
-        } = self
-        else {
-            return now;
-        };
-        match value.parse::<Timestamp>() {
-            Ok(last) if (now..now + MAX_LEAD).contains(&last) => {
-                last + SignedDuration::from_secs(1)
-            }
-            _ => now,
-        }
-    }
 }
 
 impl Workload {

@@ -1,21 +1,20 @@
 //! Decides how to answer a review whose answer depends on objects, once these were read.
 
+mod pins;
+
 use json_patch::PatchOperation;
 
 use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
 use super::facts::Facts;
-use crate::copies::{Copies, Copy};
 use crate::decision::{
     Cause, Decision, FirstStamp, baseline, decide, has_reloaded, unless_reloaded,
 };
 use crate::digest::{Contents, Objects};
-use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
-use crate::pins::{CopyNames, Kept, Pins};
-use crate::sap;
 use crate::sync_status::SyncStatus;
 use crate::texts::MAX_ANNOTATIONS_SIZE;
 use crate::workload::Workload;
+use crate::{gate, sap};
 
 /// A review whose answer depends on the objects that the workload references.
 #[derive(Debug)]
@@ -72,76 +71,6 @@ impl Pending {
     /// Returns the workload whose objects must be read, each by one consistent read.
     pub fn workload(&self) -> &Workload {
         &self.workload
-    }
-
-    /// Returns the copies that must be read, too.
-    pub fn copies_to_read(&self) -> Pins {
-        let asked_for = self.asked_for();
-        asked_for.unwrap_or_else(|| self.kept().preferred())
-    }
-
-    /// Returns the facts, given what was read. `None` if a copy that the pods use is not there any more.
-    pub fn facts(&self, objects: Objects, copies: &Copies, keys: &Keyring) -> Option<Facts> {
-        let (kept, stored) = (self.kept(), self.stored_pins());
-        Facts::of(
-            &self.workload,
-            self.asked_for(),
-            &kept,
-            &stored,
-            objects,
-            copies,
-            &self.names(keys),
-        )
-    }
-
-    /// Returns the copies that must be there before the pods use them.
-    pub fn copies(&self, facts: &Facts, keys: &Keyring) -> Vec<Copy> {
-        let names = self.names(keys);
-        self.workload.copies(&facts.objects, &names).collect()
-    }
-
-    /// Returns the names of copies, of which those of the request and of the stored object are there already.
-    fn names<'a>(&'a self, keys: &'a Keyring) -> CopyNames<'a> {
-        let Kept { pins, undone } = self.stored_pins();
-        let names = self.workload.copy_names(keys);
-        names.and(&pins).and(&undone)
-    }
-
-    /// Returns true if the request brings back the pins of an earlier revision.
-    pub(super) fn asks_for_undo(&self) -> bool {
-        self.asked_for().is_some()
-    }
-
-    /// Returns the pins of an earlier revision that the request brings back, if it does.
-    fn asked_for(&self) -> Option<Pins> {
-        let stored = self.stored.as_ref().filter(|_| !self.applies_pins)?;
-        let own = self.own_pins()?;
-        let is_stored = stored.pins(&self.workload).next()? == Some(own);
-        let pins = self.workload.relevant(&Pins::parse_ours(own)?);
-        (!is_stored && !pins.is_empty()).then_some(pins)
-    }
-
-    /// Returns the workload's pins as they are: if the request drops them, its sender does not know them.
-    fn kept(&self) -> Kept {
-        let stored = self.stored_pins();
-        match self.own_pins() {
-            None if !stored.pins.is_empty() => stored,
-            _ => self.workload.kept(),
-        }
-    }
-
-    /// Returns the stored pins.
-    fn stored_pins(&self) -> Kept {
-        let stored = self.stored.as_ref();
-        let pins = stored.and_then(|stored| stored.pins(&self.workload).next()?);
-        let undone = stored.and_then(|stored| stored.undone.as_deref());
-        self.workload.relevant_ones(&Kept::parse(pins, undone))
-    }
-
-    /// Returns the pins of the request.
-    fn own_pins(&self) -> Option<&str> {
-        let (_, slot) = self.workload.slots().next()?;
-        slot.state.pins.as_deref()
     }
 
     /// Returns true if the current config hash was made under a key that `keys` lacks. The stored keys may
@@ -365,22 +294,6 @@ impl Pending {
     /// Returns the value to leave in place when nothing is known about the objects.
     fn unchanged(&self) -> Desired<'_> {
         self.restored().map_or(Desired::Stored, Desired::Hash)
-    }
-
-    /// Returns the pins to leave in place together with that value.
-    fn unchanged_pins(&self) -> DesiredPins<'_> {
-        let undone = self
-            .workload
-            .pinning
-            .as_deref()
-            .and_then(|it| it.undone.as_deref());
-        match self.restored().and(self.workload.slots().next()) {
-            Some((_, slot)) => DesiredPins::These {
-                pins: slot.state.pins.as_deref(),
-                undone,
-            },
-            None => DesiredPins::Stored,
-        }
     }
 
     /// Returns the config hash of a workload that is being created, if it looks like one that the workload

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Grammar, POD_RELOADER, Subject, Wishes, own};
+use super::grammar::{Grammar, POD_RELOADER};
+use super::{Subject, Wishes, own};
 use crate::claim::{Claim, Pattern};
 use crate::dialect::Dialect;
 use crate::discovery::Use;

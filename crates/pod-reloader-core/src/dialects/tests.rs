@@ -9,6 +9,7 @@ use crate::annotations::Inherited;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::kind::CustomResource;
 use crate::object::{Object, WorkloadObject};
+use crate::reference::ConfigKind::{ConfigMap, Secret};
 use crate::reference::Reference;
 use crate::references::{MAX_EXCLUDED, MAX_KEYS, MAX_PATTERNS, MAX_REFERENCES, Rejected};
 use crate::workload::{Reading, Workload};

@@ -1,18 +1,16 @@
 //! The part of a pod spec that names ConfigMaps and Secrets, parsed within bounds.
 
-use std::fmt;
-use std::marker::PhantomData;
+mod of_use;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::de::Deserializer;
 
+use self::of_use::those_of_use;
 use crate::name::Name;
 use crate::reference::ConfigKind;
 
 /// The maximum number of items of one list that are read: a request may hold more than fits into memory.
 pub(super) const MAX_ITEMS: usize = 4096;
-/// The number of items of a list and of the lists in it after which no more items of the list are read.
-const ENOUGH: usize = 4 * MAX_ITEMS;
 /// The name of the Secrets Store CSI driver.
 const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 
@@ -328,127 +326,4 @@ fn pair<T>(
 ) -> impl Iterator<Item = (ConfigKind, T)> {
     let config_map = config_map.into_iter().map(|it| (ConfigKind::ConfigMap, it));
     config_map.chain(secret.into_iter().map(|it| (ConfigKind::Secret, it)))
-}
-
-/// An item of a list that may or may not name a ConfigMap or a Secret.
-trait MayBeOfUse {
-    fn is_of_use(&self) -> bool;
-
-    /// Returns the number of items that it is and has.
-    fn count(&self) -> usize {
-        1
-    }
-}
-
-impl MayBeOfUse for Container {
-    fn is_of_use(&self) -> bool {
-        self.count() > 1
-    }
-
-    fn count(&self) -> usize {
-        1 + self.env.len() + self.env_from.len() + self.volume_mounts.len()
-    }
-}
-
-impl MayBeOfUse for EnvVar {
-    fn is_of_use(&self) -> bool {
-        let is_of_use =
-            |it: &ValueFrom| it.config_map_key_ref.is_some() || it.secret_key_ref.is_some();
-        self.value_from.as_ref().is_some_and(is_of_use)
-    }
-}
-
-impl MayBeOfUse for EnvFrom {
-    fn is_of_use(&self) -> bool {
-        self.config_map_ref.is_some() || self.secret_ref.is_some()
-    }
-}
-
-impl MayBeOfUse for VolumeMount {
-    fn is_of_use(&self) -> bool {
-        self.name.as_deref().is_some_and(|name| !name.is_empty())
-    }
-}
-
-impl MayBeOfUse for Volume {
-    fn is_of_use(&self) -> bool {
-        !(self.sources.is_empty() && self.driver_secrets.is_empty())
-            || self.secret_provider_class.is_some()
-    }
-
-    fn count(&self) -> usize {
-        let sources = self.sources().map(|(_, source)| source.count());
-        1 + sources.sum::<usize>() + self.driver_secrets.len()
-    }
-}
-
-impl MayBeOfUse for ProjectedSource {
-    fn is_of_use(&self) -> bool {
-        self.config_map.is_some() || self.secret.is_some()
-    }
-
-    fn count(&self) -> usize {
-        let sources = self.config_map.iter().chain(&self.secret);
-        sources.map(|source| source.count()).sum()
-    }
-}
-
-impl MayBeOfUse for Source {
-    fn is_of_use(&self) -> bool {
-        self.name.is_some()
-    }
-
-    fn count(&self) -> usize {
-        1 + self.items.len()
-    }
-}
-
-impl MayBeOfUse for Item {
-    fn is_of_use(&self) -> bool {
-        !self.key().is_empty()
-    }
-}
-
-/// Parses the first useful items of a list, up to [`MAX_ITEMS`], or [`ENOUGH`] with those in them. A request may hold three megabytes of items, and
-/// each of them would take some hundred times its size.
-fn those_of_use<'de, D, T>(deserializer: D) -> Result<Box<[T]>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + MayBeOfUse,
-{
-    struct Items<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de> + MayBeOfUse> Visitor<'de> for Items<T> {
-        type Value = Box<[T]>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(Box::default())
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Box::default())
-        }
-
-        fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
-            list.deserialize_seq(self)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut items = Vec::new();
-            let mut count = 0;
-            while let Some(item) = list.next_element::<T>()? {
-                if items.len() < MAX_ITEMS && count < ENOUGH && item.is_of_use() {
-                    count += item.count();
-                    items.push(item);
-                }
-            }
-            Ok(items.into())
-        }
-    }
-
-    deserializer.deserialize_option(Items(PhantomData))
 }
