@@ -2,10 +2,12 @@
 
 mod by_namespace;
 mod counted;
+mod labels;
 mod outcomes;
 mod process;
 mod reads;
 mod registry;
+mod zero;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,15 +30,11 @@ use prometheus_client::registry::Registry;
 
 use self::by_namespace::ByNamespace;
 pub(crate) use self::counted::{Counted, Label};
+use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
-use self::reads::{READS, read_labels};
 pub(crate) use self::reads::{Reader, Reads};
-
 use crate::runtime::controller::{Errors, Shown, TermMetrics};
 use crate::runtime::watch_age::{Watches, since_1970};
-
-/// Labels, with values from closed sets only.
-type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// The controller that restarts workloads, as the log and metrics name it.
 pub(crate) const RESTART: &str = "restart";
@@ -193,44 +191,6 @@ impl Metrics {
         Self {
             by_namespace: Some(by_namespace),
             ..self
-        }
-    }
-
-    /// Shows every series from the start. If a series appeared only with its first count, an alert on its
-    /// increase would miss that count.
-    fn begin_at_zero(&self) {
-        for outcome in OUTCOMES {
-            drop(self.admissions.get_or_create(&[("outcome", outcome)]));
-        }
-        self.add_kinds(&WorkloadKind::BUILT_IN);
-        drop(self.errors.of(RESTART));
-        self.hashes([]);
-        for by in [Reader::Admission, Reader::Reconcile] {
-            for (verb, result) in READS {
-                drop(
-                    self.config_reads
-                        .get_or_create(&read_labels(by, verb, result)),
-                );
-            }
-        }
-    }
-
-    /// Shows every series of these kinds of workload from the start.
-    pub(crate) fn add_kinds(&self, kinds: &[WorkloadKind]) {
-        for kind in kinds {
-            for cause in [
-                Cause::FirstStamp,
-                Cause::Changed,
-                Cause::ChangedBeforeTakeover,
-                Cause::Pinned,
-                Cause::Rotated,
-            ] {
-                drop(self.restarts.get_or_create(&labels(*kind, cause)));
-                drop(self.would_restart.get_or_create(&labels(*kind, cause)));
-            }
-            for stall in [Stall::Paused, Stall::OnDelete] {
-                drop(self.stalled.get_or_create(&stalled_labels(*kind, stall)));
-            }
         }
     }
 
@@ -405,35 +365,6 @@ const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
 
 /// The label value that stands for every key that does not exist.
 const UNKNOWN_KEY: &str = "unknown";
-/// The label values of [`Metrics::admission`].
-const OUTCOMES: [&str; 7] = [
-    "ignored",
-    "unchanged",
-    "set",
-    "missing_config",
-    "unknown",
-    "too_long",
-    "error",
-];
-fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
-    let cause = match cause {
-        Cause::FirstStamp => "first_stamp",
-        Cause::Changed => "changed",
-        Cause::ChangedBeforeTakeover => "changed_before_takeover",
-        Cause::Pinned => "pinned",
-        Cause::Rotated => "rotated",
-    };
-    [("kind", kind.as_str()), ("cause", cause)]
-}
-
-fn stalled_labels(kind: WorkloadKind, stall: Stall) -> Labels<2> {
-    let reason = match stall {
-        Stall::Paused => "paused",
-        Stall::OnDelete => "on_delete",
-    };
-    [("kind", kind.as_str()), ("reason", reason)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,12 @@
 //! Builds the parts of the operator, and runs them until one ends or we are told to stop.
 
-use std::future::Future;
+mod controllers;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use pod_reloader_core::limit;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_settings::{Args, ControllerName, Reconcile, TlsVersion};
@@ -19,7 +19,6 @@ use webhook_certs::{
     Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
 };
 
-use crate::bind::controller::{BIND, Bindings};
 use crate::config::covered::Covered;
 use crate::config::fields::FieldReads;
 use crate::config::kept::KeptCalls;
@@ -27,32 +26,21 @@ use crate::config::keys::{self, Keys};
 use crate::config::protected::ProtectedReads;
 use crate::config::source::Source;
 use crate::config::users::Users;
-use crate::keep::controller::{KEEP, Keeping};
 use crate::metrics::{Metrics, Reader};
-use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
-use crate::restart::brakes::Brakes;
-use crate::restart::controller::Restarts;
-use crate::restart::settings::Settings;
 use crate::runtime::admin;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{self, Clients, DEADLINE};
-use crate::runtime::controller::{Controller, term};
 use crate::runtime::error::StartError;
-use crate::runtime::events::Events;
 use crate::runtime::heartbeat::Heartbeat;
-use crate::runtime::kit::Kit;
-use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
-use crate::runtime::tasks::{Tasks, on};
-use crate::sync::controller::{Own, SYNC, Syncs};
-use crate::webhook::certificate;
+use crate::runtime::tasks::Tasks;
 use crate::webhook::fields::Fields;
 use crate::webhook::in_use::InUse;
 use crate::webhook::keep::Keep;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
-use crate::webhook::{StatusFacts, SwitchedOn, Webhook};
+use crate::webhook::{StatusFacts, SwitchedOn, Webhook, certificate};
 
 /// The pause before a call is tried again that must succeed before we are of any use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -299,168 +287,6 @@ impl Parts {
         self.tasks.spawn("client authorities", reload);
         Ok(acceptor)
     }
-
-    /// Runs the controllers on the runtime `reconciling`, while this replica leads.
-    fn reconcile(&mut self, reconciling: &Handle) {
-        let (events, send_events) = Events::new(self.clients.events.clone());
-        self.tasks
-            .spawn("events", on(reconciling.clone(), send_events));
-        let controllers = self.controllers(events, reconciling);
-        if controllers.is_empty() {
-            warn!("nothing to do while leading: --controllers names none that is switched on");
-        }
-        let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
-        let metrics = self.metrics.clone();
-        let term = move || {
-            let term = term(controllers.clone(), heartbeat.clone());
-            on(reconciling.clone(), metrics.clone().shown_to_lead(term))
-        };
-        if !self.args.leader_elect {
-            self.tasks.spawn("reconcile loop", term());
-            return;
-        }
-        let namespace = self.args.leader_election_namespace.as_ref();
-        let election = lead(
-            self.clients.lease.clone(),
-            namespace.unwrap_or(&self.namespace).clone(),
-            self.args.leader_election_lease.clone(),
-            term,
-            self.stop.clone(),
-        );
-        self.tasks.spawn_draining("leader election", election);
-    }
-
-    /// Returns those controllers that are switched on, and that this process runs.
-    fn controllers(&mut self, events: Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
-        let chosen = self.args.controllers.clone();
-        let runs = |controller, is_on| is_on && chosen.include(controller);
-        let writes = self.args.reconcile == Reconcile::Restart;
-        let mut controllers: Vec<Arc<dyn Controller>> = Vec::new();
-        if runs(ControllerName::Restart, true) {
-            controllers.push(Arc::new(self.restarts(events.clone(), reconciling)));
-        }
-        if runs(
-            ControllerName::Bind,
-            !self.args.field_bindings_kinds.0.is_empty(),
-        ) {
-            match writes {
-                true => controllers.push(Arc::new(self.bindings(events.clone()))),
-                false => warn!("not binding fields: --reconcile is not restart"),
-            }
-        }
-        if runs(ControllerName::Sync, self.args.sync) {
-            match writes {
-                true => controllers.push(Arc::new(self.syncs(events.clone()))),
-                false => warn!("not copying to namespaces: --reconcile is not restart"),
-            }
-        }
-        if runs(ControllerName::Keep, self.keeps()) {
-            controllers.push(Arc::new(self.keeping(events)));
-        }
-        controllers
-    }
-
-    fn restarts(&mut self, events: Events, reconciling: &Handle) -> Restarts {
-        Restarts {
-            clients: self.clients.clone(),
-            scope: self.scope.clone(),
-            settings: Settings {
-                settle_period: self.args.settle_period,
-                max_restarts: self.args.max_restarts,
-                first_stamp: self.args.first_stamp.into(),
-                release_wait: self.args.release_wait,
-                observe: self.args.reconcile == Reconcile::Observe,
-                run_cron_jobs: self.args.run_cron_jobs_on_change,
-                unstick_after: self.args.unstick_after,
-                namespace_memory: self.args.namespace_memory,
-                limits: limit::Limits {
-                    cluster: self.args.max_concurrent_restarts_cluster,
-                    namespace: self.args.max_concurrent_restarts_namespace,
-                },
-                clock: Timestamp::now,
-            },
-            budget: self.budget.clone(),
-            resync_period: self.args.resync_period,
-            copy_grace: self.args.copy_grace_period,
-            keys: self.keys.clone(),
-            events,
-            notifications: self.notifications(reconciling),
-            metrics: self.metrics.clone(),
-            brakes: Brakes::default(),
-            ourselves: self.ourselves.clone(),
-        }
-    }
-
-    fn kit(&self, controller: &'static str, events: Events) -> Kit {
-        Kit {
-            clients: self.clients.clone(),
-            budget: self.budget.clone(),
-            watches: self.metrics.watches.clone(),
-            events,
-            errors: self.metrics.errors.of(controller),
-            resync_period: self.args.resync_period,
-        }
-    }
-
-    fn syncs(&self, events: Events) -> Syncs {
-        let own = Own {
-            namespace: self.namespace.clone(),
-            keys: self.keys.clone(),
-        };
-        Syncs::new(self.kit(SYNC, events), &self.metrics, own)
-    }
-
-    fn bindings(&self, events: Events) -> Bindings {
-        let kinds = &self.args.field_bindings_kinds.0;
-        let kit = self.kit(BIND, events);
-        Bindings::new(kit, &self.metrics, self.scope.clone(), kinds)
-    }
-
-    /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.
-    fn keeps(&self) -> bool {
-        self.args.protect && self.args.reconcile == Reconcile::Restart
-    }
-
-    fn keeping(&self, events: Events) -> Keeping {
-        Keeping {
-            kit: self.kit(KEEP, events),
-            keys: self.keys.clone(),
-            scope: self.scope.clone(),
-            period: self.args.copy_grace_period,
-        }
-    }
-
-    fn notifications(&mut self, reconciling: &Handle) -> Option<Notifications> {
-        let args = &self.args;
-        let sink = Sink::new(
-            args.notifications_url_file.clone()?,
-            args.notifications_ca_file.clone(),
-            args.notifications_proxy.clone(),
-        );
-        let style = Style {
-            format: args.notifications_format,
-            cluster: args.notifications_cluster.clone(),
-        };
-        let (metrics, stop) = (self.metrics.clone(), self.stop.clone());
-        let (notifications, send) =
-            Notifications::new(sink, style, args.notifications_send, metrics, stop.clone());
-        let send = last_words(on(reconciling.clone(), send), stop);
-        self.tasks.spawn_draining("notifications", send);
-        Some(notifications)
-    }
-}
-
-/// Runs `send`, and gives it only a short time once we stop. The time is measured here, because the timers
-/// of `send` stand still if the thread that it runs on does.
-async fn last_words(send: impl Future<Output = ()>, stop: CancellationToken) {
-    let too_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(FAREWELL * 2).await;
-    };
-    tokio::select! {
-        () = send => {}
-        () = too_late => warn!("stopping: the task that sends notifications does not answer"),
-    }
 }
 
 async fn refresh_keys(keys: Arc<Keys>) {
@@ -528,6 +354,7 @@ async fn told_to_stop() {
 
 #[cfg(test)]
 mod tests {
+    use super::controllers::last_words;
     use super::*;
     use std::pin::pin;
 

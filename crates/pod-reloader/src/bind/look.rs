@@ -1,5 +1,7 @@
 //! Looks at the fields of one FieldBinding, and gives them their values.
 
+mod turn;
+
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use self::turn::Turn;
 use super::binder::Binder;
 use super::calls::reason;
 use super::metrics::Written;
@@ -29,8 +32,6 @@ const ATTEMPTS: usize = 3;
 const BRIEF: Duration = Duration::from_secs(5);
 /// The number of failures in a row that are no news: the fields are as they were.
 const FEW: u32 = 2;
-/// The time after which an answer is as bad as none: others wait for it.
-const SLOW: Duration = Duration::from_secs(5);
 /// The words of the log about a look that has failed.
 const AGAIN: &str = "cannot look after fields, trying again";
 
@@ -74,56 +75,6 @@ impl Binder {
     fn skip(&self, id: &BindingId) {
         let instead = self.turns.lock().skip(id);
         self.push(instead);
-    }
-}
-
-/// The right to ask a kind. Dropping it gives it to another FieldBinding, if the kind is silent.
-struct Turn<'a> {
-    binder: &'a Binder,
-    kind: BoundKind,
-    id: &'a BindingId,
-    /// Whether the kind has answered all calls, if there were any.
-    has_answered: Option<bool>,
-}
-
-impl<'a> Turn<'a> {
-    /// Returns the right to ask a kind. Without it, the FieldBinding is looked at when its turn comes.
-    fn begin(binder: &'a Binder, kind: BoundKind, id: &'a BindingId) -> Option<Self> {
-        if !binder.turns.lock().begin(kind, id) {
-            return None;
-        }
-        Some(Self {
-            binder,
-            kind,
-            id,
-            has_answered: None,
-        })
-    }
-
-    /// Notes how a call to the kind has ended that began at this time.
-    fn asked(&mut self, at: Instant, error: Option<&CallError>) {
-        let is_silent = at.elapsed() > SLOW || error.is_some_and(is_silence);
-        self.has_answered = Some(self.has_answered.unwrap_or(true) && !is_silent);
-    }
-
-    fn is_silent(&self) -> bool {
-        self.has_answered == Some(false)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let (kind, has_answered) = (self.kind, self.has_answered);
-        let ended = self.binder.turns.lock().end(kind, self.id, has_answered);
-        match ended.is_silent {
-            Some(true) => warn!(
-                %kind,
-                "a kind of custom resource does not answer: its FieldBindings are looked at one after the other"
-            ),
-            Some(false) => info!(%kind, "a kind of custom resource answers again"),
-            None => {}
-        }
-        self.binder.push(ended.next);
     }
 }
 
@@ -406,11 +357,6 @@ fn outcomes(steps: &Steps, written: Outcome) -> Vec<Outcome> {
 /// Returns true if somebody else has changed the object since it was read.
 fn is_of_another_version(error: &CallError) -> bool {
     error.is_failed_test() || error.is_conflict()
-}
-
-/// Returns true if a call had no answer, or one that says nothing about the object.
-fn is_silence(error: &CallError) -> bool {
-    ["timeout", "unavailable", "unreachable"].contains(&error.reason())
 }
 
 fn metadata(object: &RawValue) -> Option<BoundMetadata> {

@@ -2,13 +2,13 @@
 //! else has deleted.
 
 mod known;
+mod unused;
 mod users;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicResourceScope;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
@@ -17,15 +17,14 @@ use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::revision::{
-    ControllerRevision, CopyMetadata, NamesCopies, Origin, Pod, ReplicaSet,
-};
+use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use self::known::{Counts, Known, Look};
-use self::users::{Copy, Missing, Users};
+use self::unused::LOOK_AGAIN;
+use self::users::{Missing, Users};
 use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
@@ -37,13 +36,6 @@ use crate::runtime::worker::{Handler, Worker};
 
 /// The time from a deletion until its namespace is looked at: deletions come in bunches when a namespace is deleted.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The time after which a namespace is looked at again in which copies were deleted. No review takes longer.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The maximum number of refused deletions in one look. The policy for our writes refuses them if copies are not what
-/// they were, and the one for protected objects if somebody has protected them.
-const REFUSED_AT_ONCE: usize = 10;
-/// The maximum number of objects in one look whose content is read because they have no seal.
-const READ_AT_ONCE: usize = 100;
 
 /// Keeps the copies in some namespaces, for one term of leadership.
 pub(crate) struct Keeper {
@@ -228,99 +220,6 @@ impl Keeper {
         let mut unpinned = look.unpinned.clone();
         unpinned.retain(|workload, pods| before.unpinned.get(workload) != Some(pods));
         self.reconciler.pods_not_pinned(namespace, &unpinned);
-    }
-
-    /// Deletes the copies that are old enough, and that nobody has used at the last look, either: an undo may be
-    /// about to name one. Adds those to `left_alone` that are not ours, or that we may not delete.
-    async fn delete_unused(
-        &self,
-        namespace: &Name,
-        users: &Users,
-        before: &Look,
-        left_alone: &mut BTreeSet<Box<str>>,
-    ) -> Result<(), CallError> {
-        let unused = users.unused();
-        let unused = unused.filter(|(_, copy)| before.unused.contains(&copy.uid));
-        let unused = unused.filter(|(_, copy)| !before.left_alone.contains(&copy.uid));
-        let unused: Vec<_> = unused.filter(|(_, copy)| self.is_old(copy)).collect();
-        let (mut refused, mut read) = (0, 0);
-        for (name, copy) in unused {
-            if let Origin::Unsealed(source) = &copy.origin {
-                read += 1;
-                if read > READ_AT_ONCE {
-                    continue;
-                }
-                match self.is_ours(namespace, name, copy, source).await {
-                    Some(true) => {}
-                    Some(false) => {
-                        left_alone.insert(copy.uid.clone());
-                        continue;
-                    }
-                    None => continue,
-                }
-            }
-            let deleted = self.delete(namespace, name, &copy.uid).await;
-            if let Err(error) = &deleted
-                && error.is_refusal()
-            {
-                let reason = error.reason();
-                warn!(%namespace, %name, reason, "cannot delete a copy of a ConfigMap that nobody uses, leaving it alone");
-                left_alone.insert(copy.uid.clone());
-                refused += 1;
-                if refused == REFUSED_AT_ONCE {
-                    break;
-                }
-                continue;
-            }
-            let at = Instant::now() + LOOK_AGAIN;
-            self.known.lock().look_again.insert(namespace.clone(), at);
-            deleted?;
-        }
-        Ok(())
-    }
-
-    /// Returns true if an object without a seal is a copy that an earlier version has made. `None` if it cannot be read
-    /// now.
-    async fn is_ours(
-        &self,
-        namespace: &Name,
-        name: &Name,
-        copy: &Copy,
-        source: &Name,
-    ) -> Option<bool> {
-        let object = Reference::config_map(namespace, name);
-        let reads = self.reconciler.source();
-        let read = reads.is_of_earlier_version(&object, &copy.uid, source);
-        match read.await {
-            Ok(is_ours) => Some(is_ours),
-            Err(error) => {
-                debug!(%object, reason = error.reason(), "cannot tell whether a ConfigMap is a copy, trying again later");
-                None
-            }
-        }
-    }
-
-    fn is_old(&self, copy: &Copy) -> bool {
-        let age = copy
-            .created
-            .map(|created| Timestamp::now().duration_since(created));
-        let grace = SignedDuration::try_from(self.grace).unwrap_or(SignedDuration::MAX);
-        age.is_some_and(|age| age >= grace)
-    }
-
-    async fn delete(&self, namespace: &Name, name: &Name, uid: &str) -> Result<(), CallError> {
-        self.known.lock().deleted.insert(uid.into());
-        let source = self.reconciler.source();
-        match source
-            .delete(&Reference::config_map(namespace, name), uid)
-            .await
-        {
-            Ok(()) => info!(%namespace, %name, "deleted a copy of a ConfigMap that nobody uses"),
-            // Somebody was faster.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
     }
 
     /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.

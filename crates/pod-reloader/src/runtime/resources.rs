@@ -1,30 +1,32 @@
 //! Lists, watches and reads the objects of one kind within bounded memory, and carries on after any
 //! failure.
 
+mod event;
+#[cfg(test)]
+mod tests;
+
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::core::{DynamicResourceScope, ListMeta, Request, Status, request};
+use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, WatchParams};
+use kube::core::{DynamicResourceScope, ListMeta, Request, request};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::DefaultBackoff;
 use kube::{Api, Client, Resource};
+use pod_reloader_core::error::chain;
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
+use self::event::{Change, read_event};
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{WATCH_CALL, within};
 use crate::runtime::error::CallError;
 use crate::runtime::follower::Follower;
 use crate::runtime::objects::cut::Lines;
-use crate::runtime::objects::{Next, Objects, one, page, parse};
+use crate::runtime::objects::{Next, Objects, one, page};
 use crate::runtime::watch_age::{Watches, watch_id};
-use pod_reloader_core::error::chain;
-
-#[cfg(test)]
-mod tests;
 
 /// The number of objects that one call lists, as in client-go. Objects are read one by one, so this limit
 /// protects the apiserver, not us.
@@ -360,41 +362,6 @@ impl<K: Resource + Foreign> Resources<K> {
     fn report(&self, cause: &'static str, error: &CallError) {
         let (kind, error) = (self.kind, chain(error));
         warn!(kind, error, "{cause} failed, trying again");
-    }
-}
-
-/// The content of a watch event.
-enum Change<K> {
-    /// The object is new, or has changed.
-    Seen(K),
-    /// The object is gone.
-    Gone(K),
-    /// Only the resourceVersion has changed.
-    None,
-}
-
-/// Reads a watch event. Returns its resourceVersion, and what has changed.
-///
-/// # Errors
-///
-/// Returns an error if the event reports one, or cannot be read.
-fn read_event<K: Resource + Foreign>(line: &[u8]) -> Result<(String, Change<K>), CallError> {
-    let event = match parse(line) {
-        Ok(event) => event,
-        // The line can be a Status that is not wrapped in an event.
-        Err(error) => WatchEvent::Error(parse::<Box<Status>>(line).map_err(|_| error)?),
-    };
-    let versioned = |object: K, change: fn(K) -> Change<K>| {
-        let version = object.meta().resource_version.clone();
-        let version = version.filter(|it| !it.is_empty());
-        let version = version.ok_or(CallError::Unreadable)?;
-        Ok((version, change(object)))
-    };
-    match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) => versioned(object, Change::Seen),
-        WatchEvent::Deleted(object) => versioned(object, Change::Gone),
-        WatchEvent::Bookmark(bookmark) => Ok((bookmark.metadata.resource_version, Change::None)),
-        WatchEvent::Error(status) => Err(kube::Error::Api(status).into()),
     }
 }
 

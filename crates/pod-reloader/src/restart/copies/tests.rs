@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use pod_reloader_core::annotations::PINS;
 use pod_reloader_core::decision::FirstStamp;
@@ -19,6 +20,7 @@ use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::unused::REFUSED_AT_ONCE;
 use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
