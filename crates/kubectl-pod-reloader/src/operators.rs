@@ -1,7 +1,9 @@
 //! Finds the operators of a cluster by what their chart installs, and reads their settings.
 
+mod namespace;
+mod operator;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use kube::core::SelectorExt;
 use pod_reloader_core::annotations::{self, Inherited};
@@ -10,40 +12,12 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, WorkloadObject};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
-use pod_reloader_settings::Args;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) use self::namespace::{Namespace, namespace};
+pub(crate) use self::operator::{Operator, Unread};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::print::Verdict;
-
-/// An operator, as described by its Deployment.
-pub(crate) struct Operator {
-    /// Its namespace.
-    pub(crate) namespace: Name,
-    /// The name of its Deployment.
-    pub(crate) name: String,
-    /// Its version, according to its labels.
-    pub(crate) version: String,
-    /// Its settings.
-    pub(crate) args: Args,
-    /// The workloads that it manages.
-    pub(crate) scope: Scope,
-    /// The Deployment.
-    pub(crate) deployment: Value,
-}
-
-/// An operator whose settings belong to another version than this plugin.
-pub(crate) struct Unread {
-    /// Its namespace.
-    pub(crate) namespace: Name,
-    /// The name of its Deployment.
-    pub(crate) name: String,
-    /// Its version, according to its labels.
-    pub(crate) version: String,
-    /// The Deployment.
-    pub(crate) deployment: Value,
-}
 
 /// The operators of a cluster, as far as they can be seen.
 pub(crate) struct Operators {
@@ -277,74 +251,6 @@ const USUAL_NAMESPACE: &str = "pod-reloader";
 /// Query that selects the Deployment of the chart by its label.
 const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontroller";
 
-impl Operator {
-    /// Parses a Deployment. The `String` describes settings that could not be read. Returns `None` if the
-    /// Deployment is not an operator's.
-    pub(crate) fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
-        let metadata = &deployment["metadata"];
-        let name = metadata["name"].as_str()?.to_owned();
-        let namespace = Name::parse(metadata["namespace"].as_str()?).ok()?;
-        let labels = &metadata["labels"];
-        let containers = deployment["spec"]["template"]["spec"]["containers"].as_array()?;
-        let arguments = |container: &'_ Value| -> Vec<String> {
-            let arguments = container["args"].as_array().into_iter().flatten();
-            let arguments = arguments.filter_map(Value::as_str);
-            arguments.map(ToOwned::to_owned).collect()
-        };
-        let is_ours = |it: &String| it.starts_with("--hash-keys-secret=");
-        let mut containers = containers.iter();
-        let container = containers.find(|it| arguments(it).iter().any(is_ours))?;
-        let arguments = arguments(container);
-        let from_elsewhere = |it: &&Value| {
-            let name = it["name"].as_str().unwrap_or_default();
-            name.starts_with("POD_RELOADER_") && it.get("valueFrom").is_some()
-        };
-        let mut variables = container["env"].as_array().into_iter().flatten();
-        let is_unread =
-            variables.any(|it| from_elsewhere(&it)) || container.get("envFrom").is_some();
-        let unread = is_unread.then(|| {
-            format!("settings of deployment {name} in namespace {namespace} that come from other objects by variables")
-        });
-        let variable = |name: &str| {
-            let mut variables = container["env"].as_array()?.iter();
-            let variable = variables.find(|it| it["name"] == name)?;
-            variable["value"].as_str().map(ToOwned::to_owned)
-        };
-        let version = labels["app.kubernetes.io/version"].as_str();
-        let version = version.unwrap_or("unknown").to_owned();
-        let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
-            return Some(Err(Unread {
-                namespace,
-                name,
-                version,
-                deployment,
-            }));
-        };
-        let operator = Self {
-            scope: args.scope(namespace.clone()),
-            version,
-            namespace,
-            name,
-            args,
-            deployment,
-        };
-        Some(Ok((operator, unread)))
-    }
-}
-
-impl fmt::Display for Unread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            namespace, name, ..
-        } = self;
-        let version = env!("CARGO_PKG_VERSION");
-        write!(
-            f,
-            "the settings of deployment {name} in namespace {namespace}: they are of another version than this plugin ({version}); defaults are assumed"
-        )
-    }
-}
-
 /// Reads a workload in the given scope. Returns `None` if it cannot be read.
 pub(crate) fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload> {
     read_in(scope, kind, object, None)
@@ -409,40 +315,11 @@ fn label(workload: &Workload) -> Option<String> {
     Some(format!("its label {label} says so"))
 }
 
-/// What a namespace says of its workloads.
-#[derive(Debug, Default)]
-pub(crate) struct Namespace {
-    /// The labels, by which operators may select it.
-    pub(crate) labels: BTreeMap<String, String>,
-    /// The annotations that its workloads may have from it.
-    pub(crate) inherited: Inherited,
-}
-
-/// Reads a namespace, if it can be seen.
-pub(crate) async fn namespace(cluster: &Cluster, name: &str) -> Result<Namespace, Unseen> {
-    let namespaces = Place::new("v1", "namespaces", None);
-    let mut namespace: Value = cluster.get(namespaces, name).await?;
-    Ok(Namespace::of(&mut namespace))
-}
-
-impl Namespace {
-    /// Reads a Namespace as stored, and takes its labels out of it.
-    pub(crate) fn of(namespace: &mut Value) -> Self {
-        let annotations = &namespace["metadata"]["annotations"];
-        let inherited = Inherited::of(|key| annotations[key].as_str());
-        let labels = namespace["metadata"]["labels"].take();
-        Self {
-            labels: serde_json::from_value(labels).unwrap_or_default(),
-            inherited,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, operator, operator_with};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     impl Operators {
         /// Returns a cluster without an operator, or with one that cannot be seen.

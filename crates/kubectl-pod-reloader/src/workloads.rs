@@ -3,16 +3,15 @@
 mod hash_writer;
 mod kinds;
 mod namespaces;
+mod reply;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use pod_reloader_core::annotations::STATUS_QUERY;
 use pod_reloader_core::discovery::{Consumption, PodSpec};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_core::workload::Workload;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -20,8 +19,9 @@ use serde_json::value::RawValue;
 pub(crate) use self::hash_writer::HashWriter;
 pub(crate) use self::kinds::{BuiltIn, built_in, kind};
 pub(crate) use self::namespaces::Namespaces;
+pub(crate) use self::reply::Reply;
 use crate::args::Target;
-use crate::cluster::{Cluster, DryRun, Place, Unseen, encoded};
+use crate::cluster::{Cluster, Place, Unseen, encoded};
 use crate::operators::{ManagedBy, Namespace, Operator, Operators};
 use crate::print::count;
 
@@ -132,37 +132,6 @@ impl Seen<'_> {
     pub(crate) async fn query_status(&self, cluster: &Cluster) -> Reply {
         Reply::about(cluster, self.place(), &self.workload.id.name).await
     }
-}
-
-impl Reply {
-    /// Asks the operator for the sync status of a workload, by a dry run of a write that changes nothing.
-    pub(crate) async fn about(cluster: &Cluster, place: Place<'_>, name: &str) -> Self {
-        match cluster.dry_run(place, name, STATUS_QUERY, None).await {
-            Err(error) => Self::Impossible(error),
-            Ok(answer) => Self::of(&answer),
-        }
-    }
-
-    /// Collects the answers of our operators' webhooks. If several answer, the one that manages the workload
-    /// wins.
-    pub(crate) fn of(answer: &DryRun) -> Self {
-        let reports = answer.warnings.iter().filter_map(|text| text.parse().ok());
-        let reports: Vec<Report> = reports.collect();
-        let keeps = |report: &&Report| report.sync_status != SyncStatus::NotManaged;
-        let report = reports.iter().find(keeps).or(reports.first());
-        report.cloned().map_or(Self::Unanswered, Self::Answered)
-    }
-}
-
-/// The outcome of asking the operator.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reply {
-    /// The operator answered.
-    Answered(Report),
-    /// The apiserver accepted the dry run, but none of our webhooks took part.
-    Unanswered,
-    /// The dry run was refused.
-    Impossible(Unseen),
 }
 
 /// Everything that could not be seen of a list of workloads.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{NamespaceMetadata, TargetMetadata};
 use pod_reloader_core::hash::HashKey;
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 

@@ -1,0 +1,154 @@
+//! Checks what the Events say about workloads.
+
+use std::collections::BTreeMap;
+
+use pod_reloader_core::sync_status::{Report, SyncStatus};
+
+use super::{Managed, NAMED, Replies};
+use crate::cluster::Unseen;
+use crate::history::{self, Event};
+use crate::print::{Verdict, some};
+use crate::status::Check;
+use crate::workloads::Reply;
+
+/// Warnings of the last hour that were not followed by a restart, by workload.
+pub(in crate::status) struct Warnings<'a> {
+    problems: BTreeMap<&'a str, Vec<&'a Event>>,
+    /// The newest Events, be they warnings or not.
+    latest: BTreeMap<&'a str, &'a Event>,
+}
+
+impl<'a> Warnings<'a> {
+    /// Collects warnings from all Events, which come newest first.
+    pub(in crate::status) fn of(events: &'a [Event]) -> Self {
+        let mut by_workload: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
+        for event in events {
+            by_workload.entry(&event.about).or_default().push(event);
+        }
+        let newest = by_workload.iter();
+        let latest = newest.filter_map(|(about, events)| Some((*about, *events.first()?)));
+        let latest = latest.collect();
+        let problems = by_workload.into_iter();
+        let problems = problems.map(|(about, events)| (about, history::problems(events)));
+        Self {
+            latest,
+            problems: problems.collect(),
+        }
+    }
+
+    pub(super) fn of_one(&self, managed: &Managed<'_>) -> &[&'a Event] {
+        let problems = self.problems.get(&*managed.name());
+        problems.map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn latest(&self, managed: &Managed<'_>) -> Option<&'a Event> {
+        self.latest.get(&*managed.name()).copied()
+    }
+
+    /// Reports the warnings that still hold, given the answers.
+    fn check(&self, managed: &[&Managed<'_>], replies: &Replies) -> Check {
+        let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (at, managed) in managed.iter().enumerate() {
+            let is_current = matches!(
+                replies.get(&at),
+                Some(Reply::Answered(Report {
+                    sync_status: SyncStatus::Current,
+                    ..
+                }))
+            );
+            let events = self.of_one(managed).iter();
+            for event in events.filter(|event| holds(event, managed, is_current)) {
+                let reason = REASONS.iter().find(|reason| **reason == event.reason);
+                by_reason
+                    .entry(reason.unwrap_or(&"others"))
+                    .or_default()
+                    .push(managed.name());
+            }
+        }
+        if by_reason.is_empty() {
+            return Check::new("Warnings", Verdict::Good, "none in the last hour");
+        }
+        let texts = by_reason
+            .iter()
+            .map(|(reason, names)| format!("{reason}: {}", some(names, NAMED)));
+        Check::of_lines("Warnings", Verdict::Bad, texts.collect())
+    }
+}
+
+/// Reports the warnings, or that they cannot be seen.
+pub(in crate::status) fn warned(
+    warnings: Result<&Warnings<'_>, &&Unseen>,
+    managed: &[&Managed<'_>],
+    replies: &Replies,
+) -> Check {
+    match warnings {
+        Ok(warnings) => warnings.check(managed, replies),
+        Err(error) => Check::unseen("Warnings", error),
+    }
+}
+
+/// Returns true if a warning still holds. Most are about a hash that was not written: they are over once the
+/// workload is up to date.
+fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
+    let references = &managed.seen.workload.references;
+    match &*event.reason {
+        "RestartStalled" => managed.is_stalled,
+        // Depends on the current annotations, and on what their patterns may match.
+        "InvalidReference" => {
+            let is_of_matches = event.message.contains("left out");
+            !references.rejected.is_empty()
+                || is_of_matches && references.pattern_kinds().next().is_some()
+        }
+        // Nobody makes up for a missed run.
+        "CronJobNotRun" => true,
+        _ => !is_current,
+    }
+}
+
+/// The reasons that warnings have.
+pub(super) const REASONS: [&str; 17] = [
+    "MissingConfig",
+    "RestartStalled",
+    "ReloadFailed",
+    "ConfigHashReverted",
+    "RestartedTooOften",
+    "RestartHalted",
+    "InvalidReference",
+    "ConfigUnreadable",
+    "CronJobNotRun",
+    "PatchRefused",
+    "ConfigReverted",
+    "ConfigNotReverted",
+    "CopyFailed",
+    "CopyLost",
+    "PodsNotPinned",
+    "CopiesLarge",
+    "NamespaceTooLarge",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Warnings};
+
+    #[test]
+    fn warnings_are_found_by_what_they_are_about() {
+        let event = |second: i64, about: &str, reason: &str| Event {
+            at: jiff::Timestamp::from_second(second).unwrap(),
+            reason: reason.to_owned(),
+            message: String::new(),
+            is_warning: reason != "ConfigChanged",
+            about: about.to_owned(),
+        };
+        let events = [
+            event(5, "Deployment a/web", "PatchRefused"),
+            event(4, "Deployment b/web", "ConfigChanged"),
+            event(3, "Deployment a/web", "ConfigChanged"),
+            event(2, "Deployment a/web", "MissingConfig"),
+            event(1, "Deployment b/web", "PatchRefused"),
+        ];
+        let warnings = Warnings::of(&events);
+        assert_eq!(warnings.problems["Deployment a/web"], [&events[0]]);
+        assert!(warnings.problems["Deployment b/web"].is_empty());
+        assert_eq!(warnings.latest["Deployment b/web"], &events[1]);
+    }
+}
