@@ -61,13 +61,13 @@ pub mod cron_job;
 pub mod index;
 pub mod limit;
 mod owner;
-pub mod stages;
 pub mod stuck;
 
 pub mod decision;
 
 pub mod reload_round;
 pub mod rotation;
+pub mod stages;
 
 pub mod kept;
 pub mod lasting;

@@ -3,8 +3,15 @@
 //! Of the workloads of a namespace that track the same changed object, the first one goes alone. The others
 //! follow when it has been healthy for a while. So one bad edit stops at one workload.
 
+mod fronts;
+mod known;
+mod staged;
+mod waits;
+
 use std::collections::BTreeSet;
 
+pub use self::known::Look;
+pub use self::staged::{Changed, Stages, Turn, Wait};
 use crate::workload::WorkloadId;
 
 /// A workload among those that track the same changed object.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pod_reloader_core::decision::{Cause, Decision};
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::stages::Why;
+use pod_reloader_core::stages::{Changed, Look, Wait, Why};
 use pod_reloader_core::staging::Staging;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::restart::digests::Snapshot;
 use crate::restart::lists::ListsDue;
 use crate::restart::progress::Progress;
 use crate::restart::settings::Settings;
-use crate::restart::stages::{Changed, Look, Stages, Wait};
+use crate::restart::stages::Stages;
 use crate::restart::workloads::Workloads;
 use crate::runtime::worker::Worker;
 
@@ -111,7 +111,7 @@ impl StageWait {
             Changed {
                 object: object.clone(),
                 // A later change of keys that the workload does not track makes no difference.
-                at: at.map_or(due_since, |at| at.min(hash_changed)),
+                at: at.map_or(due_since, |at| at.min(hash_changed)).into_std(),
                 is_known: at.is_some(),
             }
         });
@@ -150,7 +150,7 @@ impl Restraint for StageWait {
             until,
         } = turn.wait?;
         self.report(workload, other, why);
-        Some(Action::RequeueAt(until))
+        Some(Action::RequeueAt(until.into()))
     }
 }
 

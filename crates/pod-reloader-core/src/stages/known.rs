@@ -1,13 +1,10 @@
 //! Judges one workload whose restarts are staged: whether it has got the content, and how it is with it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use pod_reloader_core::reference::Reference;
-use pod_reloader_core::stages::Standing;
-use pod_reloader_core::staging::{Health, Staging};
-use tokio::time::Instant;
-
-use super::Changed;
+use super::{Changed, Standing};
+use crate::reference::Reference;
+use crate::staging::{Health, Staging};
 
 /// The time for which others wait for a first look at a workload.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(60);
@@ -56,7 +53,7 @@ pub(super) struct Trial {
 
 /// What a pass over a workload has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub enum Look {
     /// It lacks the present content.
     Due,
     /// It has the present content.
@@ -66,6 +63,24 @@ pub(crate) enum Look {
 }
 
 impl Known {
+    /// Returns what is known of a workload that is first seen now.
+    pub(super) fn new(staging: Staging, now: Instant) -> Self {
+        Self {
+            staging,
+            health_since: now,
+            seen_at: now,
+            look: None,
+            news_at: None,
+            right_at: None,
+            was_healthy: false,
+            lacks: None,
+            going_since: None,
+            tries_since: None,
+            undone: Vec::new(),
+            trials: Vec::new(),
+        }
+    }
+
     pub(super) fn standing(&mut self, changed: &Changed, now: Instant) -> Standing {
         self.judge(now);
         let health = self.staging.health;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use pod_reloader_core::reference::Reference;
-use pod_reloader_core::workload::WorkloadId;
+use crate::reference::Reference;
+use crate::workload::WorkloadId;
 
 /// The number of workloads over which it is followed who waits for whom.
 const MAX_STEPS: usize = 100;
