@@ -1,7 +1,11 @@
 //! Limits: how many rollouts may be in progress when a restart begins, and which waiting one begins next.
 
+mod line;
+mod slots;
+
 use std::collections::{HashMap, VecDeque};
 
+pub use self::slots::Slots;
 use crate::name::Name;
 
 /// The maximum numbers of rollouts that are in progress at once.

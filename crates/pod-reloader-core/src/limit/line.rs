@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Values};
 
-use pod_reloader_core::name::Name;
-use pod_reloader_core::workload::WorkloadId;
+use crate::name::Name;
+use crate::workload::WorkloadId;
 
 /// The workloads that wait for a slot, or are about to take one.
 #[derive(Default)]

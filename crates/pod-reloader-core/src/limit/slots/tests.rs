@@ -1,13 +1,17 @@
 //! Which workloads get a slot while those of other namespaces want one, too.
 
-use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::name::Name;
-use pod_reloader_core::object::WorkloadObject;
-use pod_reloader_core::scope::Scope;
-use pod_reloader_core::staging::Defaults;
 use serde_json::json;
 
 use super::*;
+use crate::kind::WorkloadKind;
+use crate::name::Name;
+use crate::object::WorkloadObject;
+use crate::scope::Scope;
+use crate::staging::Defaults;
+
+fn now() -> Instant {
+    Instant::now()
+}
 
 fn parse(name: &str) -> Name {
     Name::parse(name).unwrap()
@@ -34,27 +38,29 @@ fn deployment(namespace: &str, name: &str, available: u64) -> Workload {
 /// Returns slots with these limits, and with rollouts in progress that users began: namespace and name of each.
 fn slots(limits: (usize, usize), in_progress: &[(&str, &str)]) -> Slots {
     let (cluster, namespace) = limits;
-    let slots = Slots::new(Limits { cluster, namespace });
+    let mut slots = Slots::new(Limits { cluster, namespace });
     for (namespace, name) in in_progress {
-        slots.saw(&deployment(namespace, name, 0));
+        slots.saw(&deployment(namespace, name, 0), now());
     }
     slots
 }
 
 impl Slots {
     /// Makes a pass over a workload that is to be restarted. Returns the limit that keeps it from going.
-    fn pass(&self, namespace: &str, name: &str) -> Option<Full> {
+    fn pass(&mut self, namespace: &str, name: &str) -> Option<Full> {
         let workload = deployment(namespace, name, 1);
         self.pass_begins(&workload.id);
-        let taken = self.take(&workload, Phase::Preview);
-        let taken = taken.and_then(|()| self.take(&workload, Phase::Commit));
-        self.pass_ended(&workload.id);
+        let taken = self.ask(&workload, now());
+        if taken.is_ok() {
+            self.take(&workload, now());
+        }
+        self.pass_ended(&workload.id, now());
         taken.err().map(|(full, _)| full)
     }
 
     /// Ends a rollout. Returns the names of the workloads that go because of that.
-    fn end(&self, namespace: &str, name: &str) -> Vec<String> {
-        names(self.saw(&deployment(namespace, name, 1)))
+    fn end(&mut self, namespace: &str, name: &str) -> Vec<String> {
+        names(self.saw(&deployment(namespace, name, 1), now()))
     }
 }
 
@@ -65,7 +71,7 @@ fn names(ids: Vec<WorkloadId>) -> Vec<String> {
 #[test]
 fn rollouts_of_users_of_one_namespace_leave_the_slots_of_others_free() {
     let eve = ["1", "2", "3", "4", "5"].map(|name| ("eve", name));
-    let slots = slots((5, 0), &eve);
+    let mut slots = slots((5, 0), &eve);
     assert_eq!(slots.pass("shop", "web"), None);
     assert_eq!(slots.pass("shop", "api"), None);
     assert_eq!(slots.pass("shop", "worker"), Some(Full::Part(2)));
@@ -77,13 +83,13 @@ fn rollouts_of_users_of_one_namespace_leave_the_slots_of_others_free() {
 #[test]
 fn workloads_that_are_made_again_with_different_names_take_no_more_than_the_part_of_their_namespace()
  {
-    let slots = slots((4, 0), &[]);
+    let mut slots = slots((4, 0), &[]);
     for round in 0..3 {
         for number in 0..4 {
             let workload = deployment("eve", &format!("{round}-{number}"), 0);
-            slots.saw(&workload);
-            slots.free(&workload.id);
-            slots.saw(&workload);
+            slots.saw(&workload, now());
+            slots.free(&workload.id, now());
+            slots.saw(&workload, now());
         }
     }
     assert_eq!(slots.pass("eve", "next"), Some(Full::Part(2)));
@@ -93,7 +99,7 @@ fn workloads_that_are_made_again_with_different_names_take_no_more_than_the_part
 
 #[test]
 fn a_namespace_without_a_rollout_begins_one_when_the_cluster_is_full() {
-    let slots = slots((4, 0), &[("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]);
+    let mut slots = slots((4, 0), &[("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]);
     assert_eq!(slots.pass("c", "web"), None);
     assert_eq!(slots.pass("c", "api"), Some(Full::Cluster(4)));
     assert_eq!(slots.pass("d", "web"), None);
@@ -104,7 +110,7 @@ fn a_namespace_without_a_rollout_begins_one_when_the_cluster_is_full() {
 fn with_four_that_wait() -> Slots {
     let held = ["1", "2", "3", "4"].map(|name| ("held", name));
     let in_progress = [&held[..], &[("a", "0"), ("b", "0")][..]].concat();
-    let slots = slots((6, 4), &in_progress);
+    let mut slots = slots((6, 4), &in_progress);
     for (namespace, name) in [("b", "z"), ("b", "y"), ("a", "x"), ("a", "w")] {
         assert_eq!(slots.pass(namespace, name), Some(Full::Cluster(6)));
     }
@@ -113,7 +119,7 @@ fn with_four_that_wait() -> Slots {
 
 #[test]
 fn the_workload_that_has_waited_longest_goes_first_and_namespaces_take_turns() {
-    let slots = with_four_that_wait();
+    let mut slots = with_four_that_wait();
     let turns = [("b", "z"), ("a", "x"), ("b", "y"), ("a", "w")];
     // Looking again costs nobody a place.
     for name in ["y", "z"] {
@@ -127,7 +133,7 @@ fn the_workload_that_has_waited_longest_goes_first_and_namespaces_take_turns() {
 
 #[test]
 fn a_workload_that_asks_later_does_not_get_the_slot_of_one_that_waits() {
-    let slots = with_four_that_wait();
+    let mut slots = with_four_that_wait();
     assert_eq!(slots.end("held", "1"), ["z"]);
     assert_eq!(slots.pass("a", "later"), Some(Full::Cluster(6)));
     assert_eq!(slots.pass("b", "y"), Some(Full::Cluster(6)));
@@ -136,29 +142,29 @@ fn a_workload_that_asks_later_does_not_get_the_slot_of_one_that_waits() {
 
 #[test]
 fn a_slot_that_a_workload_does_not_take_in_its_turn_goes_to_the_next_one() {
-    let slots = with_four_that_wait();
+    let mut slots = with_four_that_wait();
     assert_eq!(slots.end("held", "1"), ["z"]);
     let z = deployment("b", "z", 1);
     // It asks, and then somebody holds it.
     slots.pass_begins(&z.id);
-    assert!(slots.take(&z, Phase::Preview).is_ok());
-    assert_eq!(names(slots.pass_ended(&z.id)), ["y"]);
+    assert!(slots.ask(&z, now()).is_ok());
+    assert_eq!(names(slots.pass_ended(&z.id, now())), ["y"]);
     // It is gone.
     let y = deployment("b", "y", 1);
-    assert_eq!(names(slots.free(&y.id)), ["x"]);
+    assert_eq!(names(slots.free(&y.id, now())), ["x"]);
     assert_eq!(slots.pass("a", "x"), None);
 }
 
 #[test]
 fn a_slot_stays_free_for_a_workload_until_its_pass_ends() {
-    let slots = slots((2, 2), &[("a", "0")]);
+    let mut slots = slots((2, 2), &[("a", "0")]);
     let (web, api) = (deployment("a", "web", 1), deployment("a", "api", 1));
     slots.pass_begins(&web.id);
-    assert!(slots.take(&web, Phase::Preview).is_ok());
+    assert!(slots.ask(&web, now()).is_ok());
     slots.pass_begins(&api.id);
-    let refused = slots.take(&api, Phase::Preview).map_err(|(full, _)| full);
+    let refused = slots.ask(&api, now()).map_err(|(full, _)| full);
     assert_eq!(refused, Err(Full::Namespace(2)));
-    assert!(slots.pass_ended(&api.id).is_empty());
-    assert!(slots.take(&web, Phase::Commit).is_ok());
-    assert!(slots.pass_ended(&web.id).is_empty());
+    assert!(slots.pass_ended(&api.id, now()).is_empty());
+    slots.take(&web, now());
+    assert!(slots.pass_ended(&web.id, now()).is_empty());
 }
