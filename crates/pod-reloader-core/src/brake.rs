@@ -4,8 +4,12 @@
 //! that keeps reverting our writes cannot make us spin. [`Brake`] bounds restarts, so that flapping config
 //! cannot wear out the pods. It has happened: a flapping certificate gave one Deployment 80,000 ReplicaSets.
 
+mod writes;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+pub use self::writes::Writes;
 
 /// The period over which writes and restarts are counted.
 pub const WINDOW: Duration = Duration::from_secs(10 * 60);

@@ -62,6 +62,7 @@ pub mod index;
 pub mod limit;
 mod owner;
 pub mod stuck;
+pub mod trials;
 
 pub mod decision;
 

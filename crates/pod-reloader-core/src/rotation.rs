@@ -7,12 +7,14 @@
 //! has led to a restart, which says only that this restart is under way.
 
 mod pod;
+mod statuses;
 #[cfg(test)]
 mod tests;
 
 use jiff::SignedDuration;
 
 pub use self::pod::MountingPod;
+pub use self::statuses::{Changed, Class, Statuses, add};
 use crate::decision::{Cause, Decision};
 use crate::digest::Objects;
 use crate::hash::Keyring;

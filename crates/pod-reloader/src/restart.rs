@@ -27,6 +27,5 @@ pub(crate) mod settings;
 mod slots;
 mod stages;
 mod stuck;
-mod trials;
 pub(crate) mod watch;
 mod workloads;

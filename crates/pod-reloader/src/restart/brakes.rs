@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_reloader_core::brake::{Allowance, Brake, WINDOW};
+use pod_reloader_core::brake::Writes;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
@@ -14,45 +14,11 @@ use tokio::time::Instant;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Brakes(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
 
-/// The recent writes to one workload.
-#[derive(Debug, Default)]
-struct Writes {
-    /// Every attempt.
-    allowance: Allowance,
-    /// The writes that restarted the pods with another config hash than before.
-    restarts: Brake,
-    /// The last write whose answer showed it in place.
-    last: Option<Written>,
-}
-
-#[derive(Debug)]
-struct Written {
-    /// The config hash or the baseline.
-    value: Box<str>,
-    /// The time when the content for the value had been read. For a baseline, the time when it was written.
-    at: Instant,
-}
-
-impl Writes {
-    fn is_again(&self, value: &str) -> bool {
-        self.last.as_ref().is_some_and(|last| *last.value == *value)
-    }
-
-    /// Returns true if these writes no longer affect anything.
-    fn is_over(&self, now: Instant) -> bool {
-        let last = self.last.as_ref();
-        self.allowance.is_full(now.into_std())
-            && self.restarts.is_released(now.into_std())
-            && last.is_none_or(|last| now.duration_since(last.at) >= WINDOW)
-    }
-}
-
 impl Brakes {
     /// Returns when a workload may be written to next, if not now.
     pub(crate) fn next_write(&self, id: &WorkloadId, max_restarts: usize) -> Option<Instant> {
         let brakes = self.0.lock();
-        let now = Instant::now().into_std();
-        let next = brakes.get(id)?.allowance.not_before(now, max_restarts)?;
+        let next = brakes.get(id)?.next(now(), max_restarts)?;
         Some(next.into())
     }
 
@@ -64,8 +30,7 @@ impl Brakes {
     pub(crate) fn begin_write(&self, id: &WorkloadId, max_restarts: usize) -> Result<(), Instant> {
         let mut brakes = self.0.lock();
         let writes = brakes.entry(id.clone()).or_default();
-        let now = Instant::now().into_std();
-        Ok(writes.allowance.attempt(now, max_restarts)?)
+        Ok(writes.begin(now(), max_restarts)?)
     }
 
     /// Notes that a workload was restarted with a config hash whose content had been read at `at`.
@@ -82,34 +47,26 @@ impl Brakes {
     ) {
         let mut brakes = self.0.lock();
         let writes = brakes.entry(id.clone()).or_default();
-        if max_restarts == 0 && is_changed {
-            writes.allowance.give_back();
-        }
-        if max_restarts > 0 && !writes.is_again(config_hash) {
-            let now = Instant::now().into_std();
-            writes.restarts.restarted(now, max_restarts);
-        }
-        let value = config_hash.into();
-        writes.last = Some(Written { value, at });
+        writes.restarted(config_hash, at.into_std(), is_changed, max_restarts, now());
     }
 
     /// Gives one attempt back: two writes to a workload belong together.
     pub(crate) fn give_back(&self, id: &WorkloadId) {
         if let Some(writes) = self.0.lock().get_mut(id) {
-            writes.allowance.give_back();
+            writes.give_back();
         }
     }
 
     /// Notes that a baseline was written to a workload.
     pub(crate) fn baseline_written(&self, id: &WorkloadId, baseline: &str) {
         let mut brakes = self.0.lock();
-        let (value, at) = (baseline.into(), Instant::now());
-        brakes.entry(id.clone()).or_default().last = Some(Written { value, at });
+        let writes = brakes.entry(id.clone()).or_default();
+        writes.baseline_written(baseline, now());
     }
 
     /// Returns when the content of the last write to a workload had been read.
     pub(crate) fn last_write(&self, id: &WorkloadId) -> Option<Instant> {
-        Some(self.0.lock().get(id)?.last.as_ref()?.at)
+        Some(self.0.lock().get(id)?.last_at()?.into())
     }
 
     /// Returns true if this is the value of the last write to a workload, so that somebody must have
@@ -128,15 +85,17 @@ impl Brakes {
         limit: usize,
     ) -> Option<(Instant, Duration)> {
         let brakes = self.0.lock();
-        let writes = brakes.get(id).filter(|it| !it.is_again(config_hash))?;
-        let now = Instant::now().into_std();
-        let at = writes.restarts.not_before(now, limit)?;
-        Some((at.into(), writes.restarts.pause()))
+        let (at, pause) = brakes.get(id)?.braked(config_hash, limit, now())?;
+        Some((at.into(), pause))
     }
 
     /// Forgets writes that no longer affect anything.
     pub(crate) fn tidy(&self) {
-        let now = Instant::now();
+        let now = now();
         self.0.lock().retain(|_, writes| !writes.is_over(now));
     }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }

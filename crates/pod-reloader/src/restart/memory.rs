@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::trials::Trials;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
@@ -19,7 +20,6 @@ use crate::restart::passes::Passes;
 use crate::restart::reloads::Reload;
 use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
-use crate::restart::trials::Trials;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
 /// no room. Clones share it.

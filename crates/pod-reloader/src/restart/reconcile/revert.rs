@@ -11,6 +11,7 @@ use pod_reloader_core::pins::{Kept, Pins};
 use pod_reloader_core::revision::{
     ControllerRevision, KeptIn, NamesCopies, ReplicaSet, Revision, kept_in,
 };
+use pod_reloader_core::trials::Trials;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
@@ -19,7 +20,6 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::error::RestartError;
 use crate::restart::restraints::Restraints;
-use crate::restart::trials::Trials;
 use crate::runtime::resources::{PAGE, Resources, api};
 
 /// The result of the search for an earlier configuration.
@@ -50,8 +50,9 @@ impl Reconciler {
         let Some(trial) = trial else {
             return Ok(None);
         };
-        if Instant::now() < trial.deadline {
-            return Ok(Some(Action::RequeueAt(trial.deadline)));
+        let deadline = Instant::from_std(trial.deadline);
+        if Instant::now() < deadline {
+            return Ok(Some(Action::RequeueAt(deadline)));
         }
         let search = match trial.was_healthy {
             true => self.earlier(workload).await?,

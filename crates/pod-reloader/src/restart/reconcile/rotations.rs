@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{MountingPod, rotated};
+use pod_reloader_core::rotation::{Changed, Class, MountingPod, rotated};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::metrics::RESTART;
 use crate::restart::digests::Snapshot;
 use crate::restart::restraints::Parts;
-use crate::restart::rotations::{Changed, Class, Rotations};
+use crate::restart::rotations::Rotations;
 use crate::restart::settings::Settings;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;

@@ -182,8 +182,9 @@ impl Reconciler {
         );
         self.metrics.restart(id, cause);
         if cause == Cause::Changed {
+            let now = Instant::now().into_std();
             self.memories
-                .with(id, |memory| memory.trials.begin(workload));
+                .with(id, |memory| memory.trials.begin(workload, now));
         }
         if let (Cause::Changed, Some(first_news)) = (cause, restarting.first_news) {
             self.metrics.patched_after(first_news.elapsed());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use kube::Client;
 use pod_reloader_core::api_discovery::{State, state};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::rotation::{Changed, add};
 use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
 use tokio::task::JoinSet;
 use tracing::debug;
 
 use super::custom::{INTERVAL, groups};
 use crate::restart::reconcile::Reconciler;
-use crate::restart::rotations::{Changed, add};
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::follower::Follower;
