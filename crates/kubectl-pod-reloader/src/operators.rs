@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use kube::core::SelectorExt;
 use pod_reloader_core::annotations::{self, Inherited};
+use pod_reloader_core::by_kind;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::object::{CustomObject, WorkloadObject};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
 use serde_json::value::RawValue;
@@ -268,13 +268,10 @@ fn read_in(
     let kind = scope
         .kind(kind.shape().group, kind.as_str())
         .unwrap_or(kind);
-    if kind.is_built_in() {
-        let object: WorkloadObject = serde_json::from_str(object.get()).ok()?;
+    by_kind!(kind, O => {
+        let object: O = serde_json::from_str(object.get()).ok()?;
         scope.read_in(kind, object, inherited).ok()
-    } else {
-        let object: CustomObject = serde_json::from_str(object.get()).ok()?;
-        scope.read_in(kind, object, inherited).ok()
-    }
+    })
 }
 
 pub(crate) fn obstacle(

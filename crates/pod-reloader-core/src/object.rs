@@ -42,6 +42,23 @@ impl Served {
     }
 }
 
+/// Evaluates an expression with a name for the type of the objects of a kind: [`WorkloadObject`] or [`CustomObject`].
+///
+/// [`WorkloadObject`]: crate::object::WorkloadObject
+/// [`CustomObject`]: crate::object::CustomObject
+#[macro_export]
+macro_rules! by_kind {
+    ($kind:expr, $object:ident => $value:expr) => {
+        if $crate::kind::WorkloadKind::is_built_in($kind) {
+            type $object = $crate::object::WorkloadObject;
+            $value
+        } else {
+            type $object = $crate::object::CustomObject;
+            $value
+        }
+    };
+}
+
 /// A workload as the apiserver serialises it.
 pub trait Object:
     Resource<DynamicType = Served, Scope = DynamicResourceScope>

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::by_kind;
+use pod_reloader_core::object::{Object, Served};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::debug;
@@ -22,11 +23,7 @@ impl Reconciler {
             return None;
         }
         let served = self.kinds.get(id.kind)?;
-        let answer = if id.kind.is_built_in() {
-            self.current::<WorkloadObject>(&served, id).await
-        } else {
-            self.current::<CustomObject>(&served, id).await
-        };
+        let answer = by_kind!(id.kind, O => self.current::<O>(&served, id).await);
         match answer {
             // A watch may have shown in the meantime that the workload is gone, or is managed.
             Ok(Some((workload, version))) if self.workloads.is_left_out(id) => {

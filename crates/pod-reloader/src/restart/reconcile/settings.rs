@@ -1,8 +1,9 @@
 //! Puts back what people had set on a workload that was deleted and has come back.
 
 use kube::api::Patch;
+use pod_reloader_core::by_kind;
 use pod_reloader_core::lasting::Lasting;
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::object::{Object, Served};
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -18,13 +19,7 @@ impl Reconciler {
     pub(super) async fn put_settings_back(&self, id: &WorkloadId) -> Option<Instant> {
         let settings = self.deleted.due(id)?;
         let served = self.kinds.get(id.kind)?;
-        let outcome = match id.kind.is_built_in() {
-            true => {
-                self.give_back::<WorkloadObject>(&served, id, &settings)
-                    .await
-            }
-            false => self.give_back::<CustomObject>(&served, id, &settings).await,
-        };
+        let outcome = by_kind!(id.kind, O => self.give_back::<O>(&served, id, &settings).await);
         let Err(error) = outcome else {
             self.deleted.put_back(id, &settings);
             return None;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use kube::api::Patch;
+use pod_reloader_core::by_kind;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
-use pod_reloader_core::object::{CustomObject, Object, WorkloadObject};
+use pod_reloader_core::object::Object;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
@@ -243,19 +244,13 @@ impl Reconciler {
         if !self.namespaces.contain(&id.namespace) {
             return Ok(Action::AwaitChange);
         }
-        match (self.kinds.get(id.kind), id.kind.is_built_in()) {
-            (None, _) => Ok(Action::AwaitChange),
-            (Some(served), true) => {
-                let api = self.kinds.api::<WorkloadObject>(&served, &id.namespace);
-                self.write_to(api, workload, patch, is_written, written)
-                    .await
-            }
-            (Some(served), false) => {
-                let api = self.kinds.api::<CustomObject>(&served, &id.namespace);
-                self.write_to(api, workload, patch, is_written, written)
-                    .await
-            }
-        }
+        let Some(served) = self.kinds.get(id.kind) else {
+            return Ok(Action::AwaitChange);
+        };
+        by_kind!(id.kind, O => {
+            let api = self.kinds.api::<O>(&served, &id.namespace);
+            self.write_to(api, workload, patch, is_written, written).await
+        })
     }
 
     async fn write_to<O: Object>(

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use kube::Client;
 use kube::runtime::watcher::DefaultBackoff;
 use parking_lot::Mutex;
+use pod_reloader_core::by_kind;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::object::{Object, Served};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::warn;
@@ -90,10 +91,7 @@ impl List {
         {
             let turn = self.turns.acquire().await;
             self.waits_no_longer();
-            let listed = match self.kind.is_built_in() {
-                true => self.list::<WorkloadObject>(served, &mut limit).await,
-                false => self.list::<CustomObject>(served, &mut limit).await,
-            };
+            let listed = by_kind!(self.kind, O => self.list::<O>(served, &mut limit).await);
             drop(turn.expect("the semaphore is never closed"));
             let Err(error) = listed else { return };
             let error = chain(&error);
