@@ -1,6 +1,7 @@
 //! Notices: reports about workloads.
 
 mod note;
+mod traits;
 
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use pod_reloader_core::reload_round::Failed;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
+pub(crate) use self::traits::{Count, Headline};
 use crate::runtime::events::Report;
 
 /// A report about one workload.
@@ -131,40 +133,7 @@ impl Notice {
 
     /// Returns true if something keeps the workload from the state that its users want.
     pub(crate) fn is_problem(&self) -> bool {
-        match self {
-            Self::Restarted(..)
-            | Self::Reloaded(..)
-            | Self::WouldRestart(..)
-            | Self::AwaitsRelease(_)
-            | Self::ReleaseUnfinished(_)
-            | Self::AwaitsTogether(..)
-            | Self::TogetherTimedOut(_)
-            | Self::Gated(_)
-            | Self::AwaitsStage(_)
-            | Self::AwaitsSlot(_)
-            | Self::OutsideWindow(..)
-            | Self::Unstuck(_)
-            | Self::Undone(_)
-            | Self::SettingsKept(_) => false,
-            Self::Stalled(..)
-            | Self::ReloadFailed(_)
-            | Self::Reverted
-            | Self::MissingConfig(_)
-            | Self::Braked(_)
-            | Self::Rejected(_)
-            | Self::Unreadable(..)
-            | Self::Halted(_)
-            | Self::FailedFirst
-            | Self::NotRun(_)
-            | Self::Refused(_)
-            | Self::PutBack
-            | Self::NotPutBack(_)
-            | Self::NotCopied(_)
-            | Self::CopyLost(_)
-            | Self::PodsNotPinned(_)
-            | Self::CopiesAreLarge(_)
-            | Self::NamespaceTooLarge(_) => true,
-        }
+        self.traits().is_problem
     }
 
     /// Returns the Event for this notice.
@@ -198,30 +167,7 @@ impl Notice {
             Self::AwaitsTogether(missing, _) | Self::TogetherTimedOut(missing) => {
                 missing.objects.first()
             }
-            Self::Gated(_)
-            | Self::ReloadFailed(_)
-            | Self::Braked(_)
-            | Self::Reverted
-            | Self::Rejected(_)
-            | Self::AwaitsRelease(_)
-            | Self::ReleaseUnfinished(_)
-            | Self::AwaitsStage(_)
-            | Self::AwaitsSlot(_)
-            | Self::OutsideWindow(..)
-            | Self::Unstuck(_)
-            | Self::Halted(_)
-            | Self::FailedFirst
-            | Self::NotRun(_)
-            | Self::Refused(_)
-            | Self::Undone(_)
-            | Self::PutBack
-            | Self::NotPutBack(_)
-            | Self::NotCopied(_)
-            | Self::CopyLost(_)
-            | Self::PodsNotPinned(_)
-            | Self::CopiesAreLarge(_)
-            | Self::SettingsKept(_)
-            | Self::NamespaceTooLarge(_) => None,
+            _ => None,
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
-use crate::report::notice::{Notice, about};
+use crate::report::notice::{Count, Notice, about};
 use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
 use crate::restart::memory::Memories;
@@ -338,41 +338,17 @@ impl Progress {
 
     /// Returns the gauge of the workloads that are held up for the reason of this notice.
     fn gauge(&self, notice: &Notice) -> Option<&Gauge> {
-        match notice {
-            Notice::MissingConfig(_) => Some(&self.metrics.missing_config),
-            Notice::Braked(_) => Some(&self.metrics.braked),
-            Notice::Reverted => Some(&self.metrics.reverted),
-            Notice::Refused(_) => Some(&self.metrics.refused),
-            Notice::Unreadable(..) => Some(&self.metrics.unreadable),
-            Notice::Gated(_) => Some(&self.metrics.gated),
-            Notice::AwaitsTogether(..) => Some(&self.metrics.together),
-            Notice::Halted(_) | Notice::FailedFirst => Some(&self.metrics.halted),
-            // Restarts have counters of their own. The rest are single events, or have a gauge of their
-            // own.
-            Notice::Restarted(..)
-            | Notice::Stalled(..)
-            | Notice::Reloaded(..)
-            | Notice::ReloadFailed(_)
-            | Notice::WouldRestart(..)
-            | Notice::Rejected(_)
-            | Notice::NotRun(_)
-            | Notice::AwaitsRelease(_)
-            | Notice::AwaitsStage(_)
-            | Notice::AwaitsSlot(_)
-            | Notice::OutsideWindow(..)
-            | Notice::Unstuck(_)
-            | Notice::ReleaseUnfinished(_)
-            | Notice::TogetherTimedOut(_)
-            | Notice::Undone(_)
-            | Notice::PutBack
-            | Notice::NotPutBack(_)
-            | Notice::NotCopied(_)
-            | Notice::CopyLost(_)
-            | Notice::PodsNotPinned(_)
-            | Notice::CopiesAreLarge(_)
-            | Notice::SettingsKept(_)
-            | Notice::NamespaceTooLarge(_) => None,
-        }
+        let metrics = &self.metrics;
+        Some(match notice.traits().count? {
+            Count::MissingConfig => &metrics.missing_config,
+            Count::Braked => &metrics.braked,
+            Count::Reverted => &metrics.reverted,
+            Count::Refused => &metrics.refused,
+            Count::Unreadable => &metrics.unreadable,
+            Count::Gated => &metrics.gated,
+            Count::Together => &metrics.together,
+            Count::Halted => &metrics.halted,
+        })
     }
 
     fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Passes) -> T) -> T {

@@ -4,11 +4,10 @@
 //! quote what they refuse, and the readers of a chat may not be allowed to read the cluster.
 
 use pod_reloader_core::decision::Cause;
-use pod_reloader_core::gate::Closed;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
+use pod_reloader_core::workload::{Workload, WorkloadId};
 
-use crate::report::notice::Notice;
+use crate::report::notice::{Headline, Notice};
 
 /// News of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,65 +55,7 @@ impl News {
 
 impl Topic {
     fn of(notice: &Notice) -> Option<Self> {
-        let (heading, predicate) = match notice {
-            Notice::Restarted(..) => ("Restarted", "changed"),
-            Notice::Reloaded(..) => ("Reloaded without a restart", "changed"),
-            Notice::ReloadFailed(_) => ("Restarted, its pods could not reload changed config", ""),
-            Notice::WouldRestart(..) => ("Would be restarted (--reconcile=observe)", "changed"),
-            Notice::Stalled(_, _, Stall::Paused) => {
-                ("Paused, not restarted until resumed", "changed")
-            }
-            Notice::Stalled(_, _, Stall::OnDelete) => {
-                ("OnDelete, each pod is restarted when deleted", "changed")
-            }
-            Notice::MissingConfig(_) => ("Not restarted, pods could not start", "missing"),
-            Notice::Braked(_) => ("Restarted too often, the next restart waits", ""),
-            Notice::Reverted => (
-                "Config hash reverted again and again, the next restart waits",
-                "",
-            ),
-            Notice::Rejected(_) => ("Items of its lists are not valid names", ""),
-            Notice::Unreadable(..) => ("Unknown whether its config changed", "cannot be read"),
-            Notice::AwaitsRelease(_)
-            | Notice::ReleaseUnfinished(_)
-            | Notice::AwaitsTogether(..)
-            | Notice::TogetherTimedOut(_)
-            | Notice::AwaitsStage(_)
-            | Notice::AwaitsSlot(_)
-            | Notice::OutsideWindow(..)
-            | Notice::Unstuck(_)
-            | Notice::Undone(_)
-            | Notice::SettingsKept(_)
-            | Notice::CopiesAreLarge(_) => return None,
-            Notice::PutBack => (
-                "Not healthy with the changed config, the old one was put back",
-                "",
-            ),
-            Notice::NotPutBack(_) => (
-                "Not healthy with the changed config, which could not be put back",
-                "",
-            ),
-            Notice::NotCopied(_) => ("Restarted without copies of its config", ""),
-            Notice::CopyLost(_) => ("A copy of its config is gone", ""),
-            Notice::PodsNotPinned(_) => ("Pods do not use the copies of its config", ""),
-            Notice::Gated(Closed::NotApproved(_)) => ("Not restarted, waits for approval", ""),
-            Notice::Gated(Closed::NoWindow) => {
-                ("Not restarted, its restart window is no window", "")
-            }
-            Notice::Gated(
-                Closed::Held | Closed::HeldByNamespace | Closed::HeldBy(_) | Closed::Until(_),
-            ) => return None,
-            Notice::Halted(_) => (
-                "Not restarted, another one failed with the changed config",
-                "",
-            ),
-            Notice::FailedFirst => ("Not healthy with the changed config, others wait", ""),
-            Notice::NotRun(_) => ("Config changed, but the CronJob could not be run", ""),
-            Notice::Refused(_) => ("Not restarted, the apiserver refuses the config hash", ""),
-            Notice::NamespaceTooLarge(_) => {
-                ("Not managed, its namespace has no room left for it", "")
-            }
-        };
+        let Headline { heading, predicate } = notice.traits().headline?;
         let (cause, why) = match notice {
             Notice::Restarted(cause, _)
             | Notice::WouldRestart(cause, ..)
@@ -157,35 +98,7 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         Notice::MissingConfig(missing) => missing.iter().map(|it| it.reference.clone()).collect(),
         Notice::Unreadable(reference, _) => vec![reference.clone()],
         // These are about no object, or their cause is none.
-        Notice::Restarted(..)
-        | Notice::WouldRestart(..)
-        | Notice::Stalled(..)
-        | Notice::Reverted
-        | Notice::ReloadFailed(_)
-        | Notice::Braked(_)
-        | Notice::Rejected(_)
-        | Notice::AwaitsRelease(_)
-        | Notice::ReleaseUnfinished(_)
-        | Notice::Gated(_)
-        | Notice::AwaitsStage(_)
-        | Notice::AwaitsSlot(_)
-        | Notice::OutsideWindow(..)
-        | Notice::Halted(_)
-        | Notice::FailedFirst
-        | Notice::NotRun(_)
-        | Notice::Refused(_)
-        | Notice::Undone(_)
-        | Notice::PutBack
-        | Notice::NotPutBack(_)
-        | Notice::NotCopied(_)
-        | Notice::CopyLost(_)
-        | Notice::PodsNotPinned(_)
-        | Notice::CopiesAreLarge(_)
-        | Notice::AwaitsTogether(..)
-        | Notice::TogetherTimedOut(_)
-        | Notice::Unstuck(_)
-        | Notice::SettingsKept(_)
-        | Notice::NamespaceTooLarge(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
