@@ -74,8 +74,9 @@ pub(crate) async fn undo(
     to: Option<i64>,
 ) -> Result<(Undo, Verdict), Unseen> {
     let seen = workloads::get(cluster, operators, target).await?;
-    let undo = match earlier(cluster, &seen, to).await? {
-        Err(End(verdict, state)) => Undo::of(&seen, None, verdict, state),
+    let undo = match earlier(cluster, &seen, to).await {
+        Err(NoEarlier::Unseen(error)) => return Err(error),
+        Err(NoEarlier::End(End(verdict, state))) => Undo::of(&seen, None, verdict, state),
         Ok(earlier) => match copies_are_there(cluster, &seen, &earlier).await {
             Err(End(verdict, state)) => Undo::of(&seen, Some(&earlier), verdict, state),
             Ok(()) => write(cluster, &seen, &earlier).await,
@@ -85,25 +86,40 @@ pub(crate) async fn undo(
     Ok((undo, verdict))
 }
 
+/// The reason for having no earlier revision.
+enum NoEarlier {
+    /// The revisions cannot be read.
+    Unseen(Unseen),
+    /// There is none to go back to.
+    End(End),
+}
+
+impl From<Unseen> for NoEarlier {
+    fn from(error: Unseen) -> Self {
+        Self::Unseen(error)
+    }
+}
+
 async fn earlier(
     cluster: &Cluster,
     seen: &Seen<'_>,
     to: Option<i64>,
-) -> Result<Result<Earlier, End>, Unseen> {
+) -> Result<Earlier, NoEarlier> {
     if let Some(state) = unpinned(seen) {
-        return Ok(Err(End(Verdict::Bad, state)));
+        return Err(NoEarlier::End(End(Verdict::Bad, state)));
     }
     let Some(revisions) = revisions(cluster, seen).await? else {
         let kind = seen.workload.id.kind;
         let state = format!("nobody keeps revisions of a {kind}");
-        return Ok(Err(End(Verdict::Bad, state)));
+        return Err(NoEarlier::End(End(Verdict::Bad, state)));
     };
     let present = Stamps::present(seen).pins;
     let present = present.as_deref().and_then(Pins::parse).unwrap_or_default();
-    Ok(match to {
+    let earlier = match to {
         Some(number) => chosen(&revisions, &present, number),
         None => latest(&revisions, &present),
-    })
+    };
+    earlier.map_err(NoEarlier::End)
 }
 
 /// Returns the reason why the workload has no pins, if it has none.

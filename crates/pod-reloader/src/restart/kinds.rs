@@ -82,3 +82,11 @@ impl ServedKinds {
         Resources::new(api, served.kind.as_str(), &self.budget)
     }
 }
+
+/// Returns the resourceVersion as a number. Later versions are greater.
+pub(crate) fn version(object: &impl Object) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}

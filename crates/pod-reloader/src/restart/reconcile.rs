@@ -3,6 +3,7 @@
 mod certificates;
 mod cron_jobs;
 mod failed;
+mod gauges;
 mod http_reload;
 mod left_out;
 mod pass;
@@ -22,13 +23,11 @@ use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::lasting::Lasting;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::object::Object;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
-
-use pod_reloader_core::object::Object;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::warn;
 
 use self::certificates::LoadedCertificates;
 use self::cron_jobs::CronJobs;
@@ -39,10 +38,9 @@ use self::stuck::StuckPods;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
-use crate::report::notice::Notice;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
-use crate::restart::kinds::{ServedAs, ServedKinds};
+use crate::restart::kinds::{ServedAs, ServedKinds, version};
 use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
@@ -56,7 +54,6 @@ use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
 use crate::runtime::controller::ControllerErrors;
-use crate::runtime::queue::Item;
 use crate::runtime::worker::Worker;
 
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
@@ -151,35 +148,7 @@ impl Reconciler {
 
     /// Updates the metrics that are computed from all workloads, and forgets whatever is no longer of use.
     pub(crate) fn publish(&self) {
-        self.digests
-            .retain(|reference| self.workloads.is_referenced(reference));
-        self.progress.brakes.tidy();
-        self.deleted.tidy();
-        let (config_objects, references) = self.workloads.referenced();
-        self.metrics.config_objects.set(config_objects as i64);
-        self.metrics.references.set(references as i64);
-        self.metrics.digests.set(self.digests.len() as i64);
-        self.metrics.left_out.set(self.workloads.left_out() as i64);
-        if self.scope.pins() {
-            let without_copies = self.workloads.without_copies();
-            self.metrics.without_copies.set(without_copies as i64);
-        }
-        // While lists are missing, some workloads are unknown, and so are the keys that they rely on.
-        if self.lists.are_due() {
-            return;
-        }
-        let Some(keys) = self.keys.keyring() else {
-            return;
-        };
-        let relied_on = self.workloads.relying_on_keys().into_iter();
-        let relied_on = relied_on.map(|(key_id, workloads)| {
-            if keys.has(key_id) {
-                return (Some(key_id), workloads);
-            }
-            self.progress.log_unknown_key(key_id, workloads);
-            (None, workloads)
-        });
-        self.metrics.hashes(relied_on);
+        gauges::publish(self);
     }
 
     /// Takes in a workload as a watch shows it, unless an answer to one of our calls has shown a later
@@ -253,7 +222,7 @@ impl Reconciler {
                 self.take_in_what_fits(&id.namespace);
             }
             Applied::LeftOut(left_out) => {
-                self.left_out(left_out);
+                self.left_out(&left_out);
                 // Only so many left-out workloads are remembered. Any other one is unknown.
                 return self.workloads.is_left_out(&id).then_some(id);
             }
@@ -314,29 +283,16 @@ impl Reconciler {
         self.metrics.workloads.set(self.workloads.len() as i64);
     }
 
-    /// Reports that there is no room for a workload: to its user, and once for each namespace in the log.
-    fn left_out(&self, left_out: LeftOut) {
-        let LeftOut {
-            workload,
-            affected,
-            is_news,
-            is_first,
-        } = left_out;
-        let WorkloadId { namespace, .. } = &workload.id;
-        if let Some(affected) = affected {
-            self.forget_affected(&affected);
-            self.progress.forget(&workload.id);
-            self.staged_gone(&workload.id);
-            self.take_in_what_fits(namespace);
+    /// Takes in that there is no room for a workload.
+    fn left_out(&self, left_out: &LeftOut) {
+        let id = &left_out.workload.id;
+        if let Some(affected) = &left_out.affected {
+            self.forget_affected(affected);
+            self.progress.forget(id);
+            self.staged_gone(id);
+            self.take_in_what_fits(&id.namespace);
         }
-        let share = self.settings.namespace_memory;
-        if is_first {
-            warn!(%namespace, share, "the workloads of a namespace take more memory than its share: those that do not fit are not managed");
-        }
-        if is_news {
-            let notice = Notice::NamespaceTooLarge(share);
-            self.progress.send(&workload, notice);
-        }
+        left_out::report(left_out, &self.progress, self.settings.namespace_memory);
     }
 
     /// Queues the left-out workloads of a namespace that fit by now.
@@ -436,20 +392,6 @@ impl Reconciler {
     /// Returns the managed workloads.
     pub(crate) fn workloads(&self) -> &Workloads {
         &self.workloads
-    }
-}
-
-/// Returns the resourceVersion as a number. Later versions are greater.
-fn version(object: &impl Object) -> u64 {
-    let version = object.meta().resource_version.as_deref();
-    version
-        .and_then(|version| version.parse().ok())
-        .unwrap_or_default()
-}
-
-impl Item for WorkloadId {
-    fn namespace(&self) -> &Name {
-        &self.namespace
     }
 }
 

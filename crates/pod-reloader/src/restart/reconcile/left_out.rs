@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use pod_reloader_core::by_kind;
+use pod_reloader_core::index::LeftOut;
 use pod_reloader_core::object::{Object, Served};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::{debug, warn};
 
-use super::{Reconciler, version};
+use super::Reconciler;
+use crate::report::notice::Notice;
+use crate::restart::kinds::version;
+use crate::restart::progress::Progress;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 
@@ -56,5 +60,17 @@ impl Reconciler {
         let version = version(&object);
         let workload = self.namespaces.read(&self.scope, id.kind, object);
         Ok(workload.map(|workload| (workload, version)))
+    }
+}
+
+/// Reports that there is no room for a workload in the `share` of its namespace, in bytes: to its user, and once for each
+/// namespace in the log.
+pub(super) fn report(left_out: &LeftOut, progress: &Progress, share: usize) {
+    let namespace = &left_out.workload.id.namespace;
+    if left_out.is_first {
+        warn!(%namespace, share, "the workloads of a namespace take more memory than its share: those that do not fit are not managed");
+    }
+    if left_out.is_news {
+        progress.send(&left_out.workload, Notice::NamespaceTooLarge(share));
     }
 }

@@ -8,8 +8,9 @@ use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::{Reconciler, version};
+use super::Reconciler;
 use crate::report::notice::Notice;
+use crate::restart::kinds::version;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 

@@ -12,12 +12,13 @@ use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
+use super::Reconciler;
 use super::pins::Pinned;
-use super::{Reconciler, version};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::restart::kinds::version;
 use crate::restart::restraints::{DueRestart, stage_for};
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
