@@ -1,8 +1,11 @@
 //! Settings: the annotations and labels by which people tell pod-reloader what to do with a workload. Those that people
 //! alone have set outlive the workload, if it comes back.
 
+mod deleted;
+
 use json_patch::Patch;
 
+pub use self::deleted::{Deleted, MEMORY};
 use crate::annotations::{KEYS, PREFIX, Place};
 use crate::managers::{are_all, is_by_hand};
 use crate::object::{Metadata, Object};

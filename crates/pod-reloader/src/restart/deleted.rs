@@ -1,96 +1,23 @@
-//! Remembers for a while what people had set on workloads that were deleted, in case they come back.
+//! Shares what people had set on workloads that were deleted, in case they come back.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_reloader_core::lasting::Lasting;
+use pod_reloader_core::lasting::{self, Lasting};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::runtime::pause;
-
-/// The time for which a deleted workload is remembered.
-pub(crate) const MEMORY: Duration = Duration::from_secs(5 * 60);
-/// The maximum number of workloads that are remembered.
-const MOST: usize = 1_000;
-/// The maximum number of times in a row that settings are put back on a workload which is deleted again before it is
-/// forgotten. A controller may delete it because it has them, and would do so for ever.
-const MOST_IN_A_ROW: u32 = 10;
-/// The pause after the first failure to put settings back. It doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest of these pauses.
-const LONGEST_PAUSE: Duration = Duration::from_secs(32);
-
 /// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
 #[derive(Default)]
-pub(crate) struct Deleted(Mutex<HashMap<WorkloadId, Known>>);
-
-struct Known {
-    /// The UID of the workload that was deleted.
-    uid: Box<str>,
-    /// `None` once they have been put back.
-    settings: Option<Arc<Lasting>>,
-    /// The time when it was deleted, or when its settings were put back.
-    at: Instant,
-    /// The number of times in a row that settings were put back before.
-    in_a_row: u32,
-    /// True if another workload with this ID has been seen since.
-    is_back: bool,
-    /// The number of times that its settings could not be put back.
-    failures: u32,
-}
-
-impl Known {
-    fn is_over(&self, now: Instant) -> bool {
-        now.duration_since(self.at) >= MEMORY
-    }
-
-    fn has(&self, settings: &Arc<Lasting>) -> bool {
-        let own = self.settings.as_ref();
-        own.is_some_and(|own| Arc::ptr_eq(own, settings))
-    }
-}
+pub(crate) struct Deleted(Mutex<lasting::Deleted>);
 
 impl Deleted {
-    /// Notes that a workload was deleted on which people had set this. Returns false if that is not remembered, because
-    /// it was deleted too often soon after its settings had been put back.
-    ///
-    /// If there is no room, the oldest one of the namespace goes that has the most, so nobody can displace what others
-    /// have set.
-    pub(crate) fn note(&self, id: &WorkloadId, uid: &str, settings: Lasting) -> bool {
-        let mut known = self.0.lock();
-        let now = Instant::now();
-        known.retain(|_, it| !it.is_over(now));
-        let before = known.remove(id);
-        let in_a_row = before.map_or(0, |it| it.in_a_row + u32::from(it.settings.is_none()));
-        if in_a_row >= MOST_IN_A_ROW {
-            return false;
-        }
-        if known.len() >= MOST
-            && let Some(displaced) = displaced(&known)
-        {
-            known.remove(&displaced);
-        }
-        let noted = Known {
-            uid: uid.into(),
-            settings: Some(Arc::new(settings)),
-            at: now,
-            in_a_row,
-            is_back: false,
-            failures: 0,
-        };
-        known.insert(id.clone(), noted);
-        true
-    }
-
     /// Remembers what people had set on a workload that was deleted.
     pub(crate) fn remember(&self, workload: &Workload, settings: Lasting) {
         let id = &workload.id;
-        if !self.note(id, &workload.uid, settings) {
+        if !self.0.lock().note(id, &workload.uid, settings, now()) {
             warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
         }
     }
@@ -98,82 +25,42 @@ impl Deleted {
     /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
     /// has its settings again.
     pub(crate) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
-        let is_back = self.is_back(&workload.id, &workload.uid);
+        let is_back = self.0.lock().is_back(&workload.id, &workload.uid);
         is_back.then(|| workload.id.clone())
-    }
-
-    /// Takes in that a workload with this UID is there. Returns true if one that was deleted has come back as it.
-    pub(crate) fn is_back(&self, id: &WorkloadId, uid: &str) -> bool {
-        let mut known = self.0.lock();
-        let Some(it) = known.get_mut(id) else {
-            return false;
-        };
-        it.is_back |= *it.uid != *uid;
-        it.is_back && it.settings.is_some()
     }
 
     /// Returns what to put back on a workload, if it has come back in time.
     pub(crate) fn due(&self, id: &WorkloadId) -> Option<Arc<Lasting>> {
-        let known = self.0.lock();
-        let due = known.get(id)?;
-        let is_due = due.is_back && !due.is_over(Instant::now());
-        due.settings.clone().filter(|_| is_due)
+        self.0.lock().due(id, now())
     }
 
     /// Notes that these settings could not be put back. Returns when to try again.
     pub(crate) fn failed(&self, id: &WorkloadId, settings: &Arc<Lasting>) -> Instant {
-        let mut known = self.0.lock();
-        let known = known.get_mut(id);
-        let failures = known.filter(|it| it.has(settings)).map_or(1, |it| {
-            it.failures += 1;
-            it.failures
-        });
-        Instant::now() + pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE)
+        self.0.lock().failed(id, settings, now()).into()
     }
 
     /// Notes that these settings have been put back, and forgets them. Those of a workload that was deleted since then
     /// stay.
     pub(crate) fn put_back(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
-        let mut known = self.0.lock();
-        if let Some(it) = known.get_mut(id).filter(|it| it.has(settings)) {
-            it.settings = None;
-            it.at = Instant::now();
-        }
+        self.0.lock().put_back(id, settings, now());
     }
 
     /// Forgets these settings. Those of a workload that was deleted since then stay.
     pub(crate) fn forget(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
-        let mut known = self.0.lock();
-        if known.get(id).is_some_and(|it| it.has(settings)) {
-            known.remove(id);
-        }
+        self.0.lock().forget(id, settings);
     }
 
     /// Forgets the workloads of a namespace. What has these names later need not be of the same people.
     pub(crate) fn forget_all_in(&self, namespace: &Name) {
-        self.0.lock().retain(|id, _| id.namespace != *namespace);
+        self.0.lock().forget_all_in(namespace);
     }
 
     /// Forgets the workloads that have not come back in time.
     pub(crate) fn tidy(&self) {
-        let now = Instant::now();
-        let mut known = self.0.lock();
-        known.retain(|_, it| !it.is_over(now));
-        known.shrink_to_fit();
+        self.0.lock().tidy(now());
     }
 }
 
-/// Returns the oldest workload of the namespace that has the most.
-fn displaced(known: &HashMap<WorkloadId, Known>) -> Option<WorkloadId> {
-    let mut counts: HashMap<&Name, usize> = HashMap::new();
-    for id in known.keys() {
-        *counts.entry(&id.namespace).or_default() += 1;
-    }
-    let (fullest, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    let of_it = known.iter().filter(|(id, _)| id.namespace == *fullest);
-    let (oldest, _) = of_it.min_by_key(|(_, it)| it.at)?;
-    Some(oldest.clone())
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
 //! What people set on a workload outlives its deletion, if it is created again.
 
 use pod_reloader_core::annotations::{FIELD_MANAGER, HOLD};
+use pod_reloader_core::lasting::MEMORY;
 
 use super::*;
-use crate::restart::deleted::MEMORY;
 
 /// Returns a Deployment on which this field manager has set a hold.
 fn held_by(manager: &str) -> Value {
