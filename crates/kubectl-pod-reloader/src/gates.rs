@@ -87,7 +87,7 @@ pub(crate) fn words(closed: &Closed) -> String {
     match closed {
         Closed::Held => "it is on hold".to_owned(),
         Closed::HeldByNamespace => "its Namespace is on hold".to_owned(),
-        Closed::HeldBy(Reference { kind, name, .. }) => format!("{kind} {name} is on hold"),
+        Closed::HeldBy(Reference { kind, name, .. }) => held_by(kind.as_str(), name.as_str()),
         Closed::NotApproved(content) if content.is_empty() => {
             "its content waits for approval".to_owned()
         }
@@ -95,4 +95,9 @@ pub(crate) fn words(closed: &Closed) -> String {
         Closed::Until(opens) => format!("its restart window opens at {}", window::shown(opens)),
         Closed::NoWindow => "its restart window cannot be read".to_owned(),
     }
+}
+
+/// Says that an object is on hold.
+pub(crate) fn held_by(kind: &str, name: &str) -> String {
+    format!("{kind} {name} is on hold")
 }

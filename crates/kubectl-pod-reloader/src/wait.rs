@@ -1,23 +1,24 @@
 //! `wait`: waits until nothing is pending for workloads and their rollouts are done.
 
+mod dues;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use self::dues::{Dues, is_of_this_content};
 use crate::args::{Chosen, Target};
 use crate::cluster::{Cluster, Unseen};
 use crate::due::{self, Wait};
-use crate::objects;
 use crate::operators::{NONE_FOUND, Operators};
-use crate::print::{self, Answer, Text, Verdict, by, some};
+use crate::print::{self, Answer, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::selection::{self, Selected};
 use crate::workloads::{self, Reply, Seen};
@@ -26,8 +27,6 @@ use crate::workloads::{self, Reply, Seen};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Number of workloads that are looked at in parallel.
 const CHECKS_AT_ONCE: usize = 4;
-/// Number of missing objects that are named.
-const NAMED: usize = 5;
 /// State of a selected workload that was deleted meanwhile.
 const GONE: &str = "gone";
 /// State of a workload of which no look ever finished.
@@ -100,7 +99,8 @@ pub(crate) async fn wait(
         print::note(left_out);
     }
     let targets = all.as_ref().map_or(targets, |all| &all.targets);
-    let look = |target| state(cluster, operators, chosen, target);
+    let dues = Dues::default();
+    let look = |target| state(cluster, operators, chosen, target, &dues);
     let workloads = until_over(targets, deadline, look).await;
     let (note, of_list) = match &all {
         None => (None, Verdict::Good),
@@ -257,6 +257,7 @@ async fn state(
     operators: &Operators,
     chosen: &Chosen,
     target: &Target,
+    dues: &Dues,
 ) -> State {
     let cluster = &cluster.of(target);
     let seen = match workloads::get(cluster, operators, target).await {
@@ -275,7 +276,8 @@ async fn state(
         }
         Reply::Impossible(error) => return State::of(error, chosen),
     };
-    if let Some(state) = unless_current(cluster, operators, &seen, &report).await {
+    let due_for = dues.due_for(target, &report);
+    if let Some(state) = unless_current(cluster, &seen, &report, due_for).await {
         return state;
     }
     // Reads it again: the operator's answer may have been about a newer template.
@@ -298,12 +300,13 @@ fn unanswered(seen: &Seen<'_>) -> State {
     }
 }
 
-/// Returns the state of a workload about which the operator says this, unless nothing is pending.
+/// Returns the state of a workload about which the operator says this, unless nothing is pending. Its content has been seen
+/// to be due for so long.
 async fn unless_current(
     cluster: &Cluster,
-    operators: &Operators,
     seen: &Seen<'_>,
     report: &Report,
+    due_for: Duration,
 ) -> Option<State> {
     let pending = match report.sync_status {
         SyncStatus::Current => return None,
@@ -312,7 +315,7 @@ async fn unless_current(
             return Some(State::Over(Verdict::Bad, text.to_owned()));
         }
         SyncStatus::Due(_) => "a restart is due".to_owned(),
-        SyncStatus::MissingConfig => lacking(cluster, seen).await,
+        SyncStatus::MissingConfig => due::lacking(cluster, seen).await,
         SyncStatus::BaselineDue => "a baseline is due".to_owned(),
         SyncStatus::Unknown => "pod-reloader cannot read its objects".to_owned(),
     };
@@ -324,29 +327,18 @@ async fn unless_current(
     }
     let is_due = matches!(report.sync_status, SyncStatus::Due(_));
     let wait = match is_due {
-        true => due::wait(cluster, operators, seen, report).await,
+        true => due::wait(cluster, seen, report).await,
         false => Wait::ForNothing,
     };
     Some(match wait {
         Wait::ForNothing => State::Pending(pending),
         Wait::For(what) => State::Pending(format!("{pending}; {what}")),
         Wait::Halted(why) => State::Over(Verdict::Bad, why),
+        Wait::PerhapsHalted(why) if is_of_this_content(seen, due_for) => {
+            State::Over(Verdict::Bad, why)
+        }
+        Wait::PerhapsHalted(why) => State::Pending(format!("{pending}; {why}")),
     })
-}
-
-/// Says that the pods could not start, and what they lack.
-async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
-    let needed = seen.workload.requirements.iter();
-    let needed = needed.chain(&seen.workload.untracked_requirements);
-    let needed = needed.map(|it| it.reference.clone()).collect();
-    let found = objects::read(cluster, &needed, Aspects::default()).await;
-    let missing = objects::missing(seen, &found);
-    let start = "its pods could not start";
-    match (&*missing, found.unseen.values().next()) {
-        ([], Some(error)) => format!("{start}: what is missing cannot be seen, as {error}"),
-        ([], None) => format!("{start}: objects or keys are missing"),
-        (missing, _) => format!("{start} without {}", some(missing, NAMED)),
-    }
 }
 
 impl State {
@@ -393,6 +385,7 @@ impl Answer for Waited {
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use pod_reloader_core::sync_status::{NamedObject, Waiting};
     use serde_json::json;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -558,15 +551,16 @@ mod tests {
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
         let [gone] = targets(["gone"]);
+        let dues = Dues::default();
         let selected = Chosen::Selected {
             kind: None,
             selector: None,
             all_namespaces: false,
         };
-        let selected = state(&cluster, &operators, &selected, &gone).await;
+        let selected = state(&cluster, &operators, &selected, &gone, &dues).await;
         assert!(matches!(selected, State::Done(text) if text == GONE));
         let named = Chosen::Named(vec![gone.clone()]);
-        let named = state(&cluster, &operators, &named, &gone).await;
+        let named = state(&cluster, &operators, &named, &gone, &dues).await;
         assert!(matches!(named, State::Over(Verdict::Bad, _)));
     }
 
@@ -741,11 +735,19 @@ mod tests {
         (waited.text().without_styles(), verdict)
     }
 
+    /// Returns what the operator says of a wait with this reason.
+    fn waiting(reason: &str, message: &str) -> Waiting {
+        Waiting {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Waiting::default()
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_workload_halted_by_a_failed_one_ends_the_wait_at_once() {
         let start = Instant::now();
-        let canned = halted(&[], &[HALTED]).reporting(DUE);
-        let canned = canned.reporting_of("first", "current");
+        let canned = halted(&[], &[]).reporting_wait(Some(waiting(HALTED.0, HALTED.1)));
         let (text, verdict) = waited_for(canned).await;
         assert_eq!(text, format!("deploy/web: {}\n", HALTED.1));
         assert_eq!((verdict, start.elapsed()), (Verdict::Bad, Duration::ZERO));
@@ -753,33 +755,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_halt_that_is_over_does_not_end_the_wait() {
-        let shop = || halted(&[], &[HALTED]).reporting(DUE);
-        let replica_set = json!({
-            "metadata": {
-                "name": "first-2", "creationTimestamp": "2026-01-02T00:00:00Z",
-                "ownerReferences": [{"uid": "first", "controller": true}],
-            },
-            "spec": {"template": {"metadata": {
-                "annotations": {"pod-reloader.cs.sap.com/config-hash": "it"},
-            }}},
-        });
-        let replica_sets = "/apis/apps/v1/namespaces/shop/replicasets";
-        let released = shop().with(replica_sets, json!({"items": [replica_set]}));
-        let first = "/apis/apps/v1/namespaces/shop/deployments/first";
-        for over in [
-            // The content has changed since then.
-            shop(),
-            // It has got other content since then, with a release.
-            released.reporting_of("first", "current"),
-            // It has become healthy.
-            shop()
-                .with(first, deployment("first"))
-                .reporting_of("first", "current"),
+        let start = Instant::now();
+        let over = halted(&[], &[HALTED]).reporting_wait(None);
+        let (text, _) = waited_for(over).await;
+        assert_eq!(text, "deploy/web: not in time: a restart is due\n");
+        assert!(start.elapsed() > 3 * INTERVAL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_halt_counts_once_the_operator_has_had_the_time_for_another() {
+        let start = Instant::now();
+        let settles = [("settle-period", "1s")];
+        let (text, verdict) = waited_for(halted(&settles, &[HALTED]).reporting(DUE)).await;
+        assert_eq!(text, format!("deploy/web: {}\n", HALTED.1));
+        assert_eq!(verdict, Verdict::Bad);
+        assert!(start.elapsed() >= Duration::from_secs(1) + dues::GRACE);
+        // The settle period of the operator is longer than this wait.
+        let (text, _) = waited_for(halted(&[], &[HALTED]).reporting(DUE)).await;
+        let late = format!("deploy/web: not in time: a restart is due; {}\n", HALTED.1);
+        assert_eq!(text, late);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_content_is_due_for_a_time_of_its_own() {
+        let (dues, [web]) = (Dues::default(), targets(["web"]));
+        let report = |content: &str| -> Report {
+            let text = format!("pod-reloader: status: current; version 1; content {content}");
+            text.parse().unwrap()
+        };
+        let due_for = |content| dues.due_for(&web, &report(content));
+        assert_eq!(due_for("48a63946"), Duration::ZERO);
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!(due_for("48a63946"), INTERVAL);
+        assert_eq!(due_for("00000000"), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_leader_says_of_a_wait_is_told_even_if_its_reason_is_new() {
+        let held = Waiting {
+            objects: vec![NamedObject {
+                kind: "ConfigMap".to_owned(),
+                namespace: None,
+                name: "app".to_owned(),
+            }],
+            ..waiting("RestartPending", "not restarting pods")
+        };
+        for (waiting, told) in [
+            (held, "ConfigMap app is on hold"),
+            (waiting("WaitingForSpring", "it is cold"), "it is cold"),
+            (waiting("WaitingForSpring", ""), "WaitingForSpring"),
         ] {
-            let start = Instant::now();
-            let (text, _) = waited_for(over).await;
-            assert_eq!(text, "deploy/web: not in time: a restart is due\n");
-            assert!(start.elapsed() > 3 * INTERVAL);
+            let canned = halted(&[], &[HALTED]).reporting_wait(Some(waiting));
+            let (text, verdict) = waited_for(canned).await;
+            let line = format!("deploy/web: not in time: a restart is due; {told}\n");
+            assert_eq!((text, verdict), (line, Verdict::Bad));
         }
     }
 

@@ -1,10 +1,11 @@
-//! The custom resources of pod-reloader, as users write them.
+//! The custom resources of pod-reloader, as users write them, and its answers to programs.
 
 mod cluster_config_sync;
 mod field_binding;
 #[cfg(test)]
 mod page;
 mod schema;
+mod status_answer;
 
 pub use self::cluster_config_sync::{
     ClusterConfigSync, ClusterConfigSyncSpec, ClusterConfigSyncStatus, Conflict, CopiedMetadata,
@@ -18,6 +19,7 @@ pub use self::schema::{
     MAX_API_VERSION_LENGTH, MAX_FIELDS, MAX_KEY_LENGTH, MAX_KIND_LENGTH, MAX_PATH_LENGTH,
     MAX_PATH_STEPS,
 };
+pub use self::status_answer::{NamedObject, STATUS_ANSWER_VERSION, StatusAnswer, Waiting};
 
 /// The API group of the custom resources.
 pub const GROUP: &str = "pod-reloader.github.io";

@@ -203,20 +203,5 @@ pub fn steps<'a>(due: &[Due<'a>]) -> Vec<Vec<&'a WorkloadId>> {
     }
 }
 
-/// Says that a workload is not restarted because of `failed`, which has got the content first.
-pub fn halted_by(failed: &WorkloadId) -> String {
-    let WorkloadId { kind, name, .. } = failed;
-    format!("{HALTED}{kind} {name}{HAS_FAILED}")
-}
-
-/// Returns the kind and the name of the workload that has failed, given what [`halted_by`] says.
-pub fn failed_in(text: &str) -> Option<(&str, &str)> {
-    let failed = text.strip_prefix(HALTED)?.strip_suffix(HAS_FAILED)?;
-    failed.split_once(' ')
-}
-
-const HALTED: &str = "not restarting pods: ";
-const HAS_FAILED: &str = " got the changed config first, and has not become healthy";
-
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ mod error;
 mod fingerprints;
 mod kinds;
 mod lists;
+pub(crate) mod loop_status;
 mod memory;
 mod namespaces;
 mod passes;

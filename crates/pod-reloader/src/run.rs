@@ -27,6 +27,7 @@ use crate::config::protected::ProtectedReads;
 use crate::config::source::Source;
 use crate::config::users::Users;
 use crate::metrics::{Metrics, Reader};
+use crate::restart::loop_status::LoopStatus;
 use crate::runtime::admin;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{self, Clients, DEADLINE};
@@ -99,6 +100,8 @@ struct Parts {
     metrics: Metrics,
     /// The user name by which the apiserver knows us, once it is known.
     ourselves: Arc<OnceLock<String>>,
+    /// What the loop tells the webhook.
+    loop_status: LoopStatus,
     heartbeat: Arc<Heartbeat>,
     stop: CancellationToken,
     tasks: Tasks,
@@ -145,6 +148,7 @@ impl Parts {
             keys,
             metrics,
             ourselves,
+            loop_status: LoopStatus::default(),
             heartbeat: Arc::default(),
             stop,
             tasks,
@@ -226,6 +230,7 @@ impl Parts {
             StatusFacts {
                 certificate: certificate.clone(),
                 first_stamp: self.args.first_stamp.into(),
+                loop_status: self.loop_status.clone(),
             },
             self.budget.clone(),
         );

@@ -11,6 +11,7 @@ pub(crate) mod keep;
 pub(crate) mod own_ca;
 mod pods;
 pub(crate) mod readiness;
+mod status;
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,23 +21,20 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, header};
-use jiff::Timestamp;
 use pod_reloader_core::admission::{Answer, Facts, Pending, Revisions, Step, Unsettled, begin};
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::sync_status::{Report, SyncStatus};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
-use webhook_certs::CurrentCertificate;
 
-use self::body::{Limits, ReviewBody, Timeout, Trouble, beside};
+use self::body::{Limits, ReviewBody, Timeout, Trouble};
 use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
+pub(crate) use self::status::StatusFacts;
 use crate::config::error::ReadError;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
@@ -64,14 +62,6 @@ pub(crate) struct SwitchedOn {
     pub(crate) in_use: Option<InUse>,
     pub(crate) keep: Option<Keep>,
     pub(crate) fields: Option<Fields>,
-}
-
-/// The facts that a status query gets, in addition to the workload's sync status.
-pub(crate) struct StatusFacts {
-    /// The certificate that the webhook is served with.
-    pub(crate) certificate: CurrentCertificate,
-    /// The loop's treatment of a workload that has just opted in.
-    pub(crate) first_stamp: FirstStamp,
 }
 
 impl Webhook {
@@ -167,30 +157,17 @@ impl Webhook {
             Step::Settle(unsettled) => self.settle(*unsettled, &keys, deadline).await,
             step => step,
         };
-        let mut answer = match step {
-            Step::Read(pending) => self.read(pending, keys, deadline).await,
-            Step::Answer(answer) => answer,
+        let answer = match step {
+            Step::Read(pending) if pending.is_status_query() => {
+                self.answer_status_query(*pending, keys, deadline).await
+            }
+            Step::Read(pending) => self.read(&pending, keys, deadline).await,
+            Step::Answer(answer) => self.with_report(answer, None, None),
             Step::Settle(_) => Answer::default(),
         };
-        if let Some(sync_status) = answer.sync_status {
-            // It comes first, because the apiserver truncates warnings that are too long in total.
-            let report = self.report(sync_status, answer.due_content.take());
-            answer.warnings.insert(0, report.to_string());
-        }
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
         self.metrics.admission(Some(answer.outcome));
         Ok(review::response(&uid, &answer.patch, &answer.warnings))
-    }
-
-    /// Returns the report that answers a status query.
-    fn report(&self, sync_status: SyncStatus, content: Option<String>) -> Report {
-        let certificate = self.status_facts.certificate.current();
-        Report {
-            sync_status,
-            content,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            not_after: certificate.and_then(|it| Timestamp::try_from(it.not_after()).ok()),
-        }
     }
 
     /// Parses a review, and releases the memory of its body, because reads may have to wait for that
@@ -249,38 +226,44 @@ impl Webhook {
         shown.map_err(|error| chain(&error))
     }
 
-    /// Reads the objects that the answer depends on, and a key that is missing. If that fails or takes too
-    /// long, the hash is unknown, and the loop makes up for it.
-    async fn read(&self, pending: Box<Pending>, keys: Arc<Keyring>, deadline: Instant) -> Answer {
+    /// Answers a review by what its answer depends on. If that cannot be read in time, the hash is unknown, and the loop
+    /// makes up for it.
+    async fn read(&self, pending: &Pending, keys: Arc<Keyring>, deadline: Instant) -> Answer {
+        let first_stamp = self.status_facts.first_stamp;
+        match self.read_facts(pending, &keys, deadline).await {
+            Some((facts, keys)) => pending.answer(facts.as_ref(), &keys, first_stamp),
+            None => pending.answer(None, &keys, first_stamp),
+        }
+    }
+
+    /// Reads the objects that the answer depends on, and a key that is missing. `None` if that fails or takes too long.
+    async fn read_facts(
+        &self,
+        pending: &Pending,
+        keys: &Arc<Keyring>,
+        deadline: Instant,
+    ) -> Option<(Option<Facts>, Arc<Keyring>)> {
         let reads = async {
-            let keys = match pending.lacks_key(&keys) {
+            let keys = match pending.lacks_key(keys) {
                 true => self.keys.read_since(Instant::now()).await?,
                 false => keys.clone(),
             };
             let objects = self.source.objects(pending.workload()).await?;
-            let facts = self.facts(&pending, objects, &keys, deadline).await?;
+            let facts = self.facts(pending, objects, &keys, deadline).await?;
             Ok::<_, ReadError>((facts, keys))
         };
-        let first_stamp = self.status_facts.first_stamp;
         match timeout_at(deadline, reads).await {
-            Ok(Ok((facts, newest))) if pending.is_status_query() => {
-                let pending = Arc::new(*pending);
-                let asked = pending.clone();
-                let answer = move || asked.answer(facts.as_ref(), &newest, first_stamp);
-                let answer = beside(&self.limits.status_queries, deadline, answer).await;
-                answer.unwrap_or_else(|| pending.answer(None, &keys, first_stamp))
-            }
-            Ok(Ok((facts, keys))) => pending.answer(facts.as_ref(), &keys, first_stamp),
+            Ok(Ok(read)) => Some(read),
             Ok(Err(error)) => {
                 warn!(
                     error = chain(&error),
                     "cannot compute the config hash of a workload, the loop will"
                 );
-                pending.answer(None, &keys, first_stamp)
+                None
             }
             Err(_) => {
                 warn!("cannot compute the config hash of a workload in time, the loop will");
-                pending.answer(None, &keys, first_stamp)
+                None
             }
         }
     }

@@ -10,9 +10,11 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use pod_reloader_core::annotations::{CONFIG_HASH, PINS};
+use pod_reloader_core::decision::Cause;
 use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::plain_copy_name;
+use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 use serde_json::{Value, json};
 use tower::service_fn;
 
@@ -160,6 +162,21 @@ impl Canned {
         self
     }
 
+    /// Makes the leader report for every workload that a restart is due, and what it waits for.
+    pub(crate) fn reporting_wait(mut self, waits_for: Option<Waiting>) -> Self {
+        let report = Report {
+            sync_status: SyncStatus::Due(Cause::Changed),
+            content: Some("48a63946".to_owned()),
+            version: "0.1.0".to_owned(),
+            not_after: None,
+            observed_at: None,
+            leads: true,
+            waits_for,
+        };
+        self.warning = Some(report.to_string());
+        self
+    }
+
     /// Lets the webhook report nothing.
     pub(crate) fn with_no_report(mut self) -> Self {
         self.warning = None;
@@ -258,13 +275,13 @@ impl Canned {
         let (code, body) = if is_write && !is_dry {
             let (code, body, warning) = self.write(path, request).await;
             if let Some(warning) = warning {
-                response = response.header("Warning", format!("299 - \"{warning}\""));
+                response = response.header("Warning", quoted(&warning));
             }
             (code, body)
         } else if is_dry {
             let name = path.rsplit('/').next().unwrap_or_default();
             if let Some(warning) = self.warnings.get(name).or(self.warning.as_ref()) {
-                response = response.header("Warning", format!("299 - \"{warning}\""));
+                response = response.header("Warning", quoted(warning));
             }
             match request.method() == Method::PUT || query.contains("force=true") {
                 true => self.trial(path, request).await,
@@ -301,6 +318,12 @@ fn merged(stored: &Value, other: &Value) -> Value {
 fn forbidden(verb: &str) -> (u16, Value) {
     let message = format!(r#"it is forbidden: User "u" cannot {verb} it"#);
     (403, json!({"kind": "Status", "message": message}))
+}
+
+/// Returns the header of a warning, as the apiserver writes it.
+fn quoted(warning: &str) -> String {
+    let warning = warning.replace('\\', r"\\").replace('"', r#"\""#);
+    format!("299 - \"{warning}\"")
 }
 
 fn report(sync_status: &str) -> String {

@@ -38,7 +38,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) async fn of(cluster: &Cluster, operators: &Operators, seen: &Seen<'_>) -> Self {
+    pub(super) async fn of(cluster: &Cluster, seen: &Seen<'_>) -> Self {
         let uses = seen.uses();
         let (found, unlisted) = objects::of_workload(cluster, seen, uses.keys()).await;
         let reply = match &seen.obstacle {
@@ -47,7 +47,7 @@ impl Findings {
         };
         let events = history::events(cluster, Some(seen)).await;
         let known = (&found, events.as_deref().unwrap_or_default());
-        let waits_for = waits_for(cluster, operators, seen, reply.as_ref(), known).await;
+        let waits_for = waits_for(cluster, seen, reply.as_ref(), known).await;
         Self {
             uses,
             found,
@@ -100,29 +100,36 @@ impl Findings {
 /// Says what a workload waits for, by what is known of it, its objects and the Events about it.
 async fn waits_for(
     cluster: &Cluster,
-    operators: &Operators,
     seen: &Seen<'_>,
     reply: Option<&Reply>,
     (found, events): (&Found, &[Event]),
 ) -> Option<String> {
-    let report = match reply {
-        Some(Reply::Answered(report)) => match report.sync_status {
-            SyncStatus::Current => return None,
-            SyncStatus::Due(_) => Some(report),
-            _ => None,
-        },
-        _ => None,
-    };
-    let Some(report) = report else {
+    let Some(Reply::Answered(report)) = reply else {
         // Nobody can tell whether this is over.
-        return due::told_by(events.first()?).map(ToOwned::to_owned);
+        return by_latest(events);
+    };
+    let is_due = match report.sync_status {
+        SyncStatus::Current => return None,
+        SyncStatus::Due(_) => true,
+        _ => false,
     };
     let content = report.content.as_deref().unwrap_or_default();
-    if let Some(closed) = gates::closed(seen, found, content) {
+    let closed = gates::closed(seen, found, content).filter(|_| is_due);
+    if let Some(closed) = closed {
         return Some(gates::words(&closed));
     }
-    match due::by_events(cluster, operators, seen, report, events).await {
+    let wait = match due::by_report(report) {
+        Some(wait) => wait,
+        None if is_due => due::by_events(cluster, seen, report, events).await,
+        None => return by_latest(events),
+    };
+    match wait {
         Wait::ForNothing => None,
-        Wait::For(what) | Wait::Halted(what) => Some(what),
+        Wait::For(what) | Wait::Halted(what) | Wait::PerhapsHalted(what) => Some(what),
     }
+}
+
+/// Returns what the newest Event says that a workload waits for.
+fn by_latest(events: &[Event]) -> Option<String> {
+    due::told_by(events.first()?).map(ToOwned::to_owned)
 }

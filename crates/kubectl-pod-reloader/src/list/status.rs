@@ -4,10 +4,10 @@ use std::fmt;
 
 use pod_reloader_core::gate::Gates;
 use pod_reloader_core::hash::ConfigHash;
-use pod_reloader_core::sync_status::{Report, SyncStatus};
+use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 use serde::{Serialize, Serializer};
 
-use crate::due;
+use crate::due::{self, HALTED, MISSING_CONFIG};
 use crate::gates;
 use crate::history::Event;
 use crate::rollout::Rollout;
@@ -141,12 +141,17 @@ impl Facts {
                 if let Some(closed) = gates::closed_by_itself(self.gates.as_deref(), report) {
                     return (ListStatus::Waiting, Some(gates::words(&closed)));
                 }
-                let stated = latest.and_then(reported);
+                // The leader knows that nothing is waited for, whatever was reported before.
+                let is_over = |event: &Event| report.leads && due::told_by(event).is_some();
+                let latest = latest.filter(|event| !is_over(event));
+                let stated = report.waits_for.as_ref().map(waiting);
+                let stated = stated.or_else(|| latest.and_then(reported));
                 stated.unwrap_or((ListStatus::RestartDue, None))
             }
             SyncStatus::MissingConfig => {
                 let missing = latest.filter(|event| event.reason == MISSING_CONFIG);
-                let message = missing.map(|event| event.message.clone());
+                let message = report.waits_for.as_ref().map(due::words);
+                let message = message.or_else(|| Some(missing?.message.clone()));
                 (ListStatus::MissingConfig, message)
             }
             SyncStatus::BaselineDue => (self.without_baseline(), None),
@@ -172,21 +177,30 @@ impl Facts {
     }
 }
 
-const MISSING_CONFIG: &str = "MissingConfig";
+/// Returns what the operator says that a workload waits for.
+fn waiting(waiting: &Waiting) -> Stated {
+    let status = match &*waiting.reason {
+        MISSING_CONFIG => ListStatus::MissingConfig,
+        HALTED => ListStatus::Halted,
+        reason if waiting.is_problem => ListStatus::Warning(reason.to_owned()),
+        _ => ListStatus::Waiting,
+    };
+    (status, Some(due::words(waiting)))
+}
 
 /// Returns what the newest Event about a workload says of its status, if it says something.
 fn reported(latest: &Event) -> Option<Stated> {
-    let message = || Some(latest.message.clone());
-    match &*latest.reason {
-        MISSING_CONFIG => Some((ListStatus::MissingConfig, message())),
-        "RestartHalted" => Some((ListStatus::Halted, message())),
-        "WouldRestart" => Some((ListStatus::RestartDue, message())),
+    let status = match &*latest.reason {
+        MISSING_CONFIG => ListStatus::MissingConfig,
+        HALTED => ListStatus::Halted,
+        "WouldRestart" => ListStatus::RestartDue,
         // The rollout shows whether this is over.
-        "RestartStalled" => None,
-        _ if due::told_by(latest).is_some() => Some((ListStatus::Waiting, message())),
-        reason if latest.is_warning => Some((ListStatus::Warning(reason.to_owned()), message())),
-        _ => None,
-    }
+        "RestartStalled" => return None,
+        _ if due::told_by(latest).is_some() => ListStatus::Waiting,
+        reason if latest.is_warning => ListStatus::Warning(reason.to_owned()),
+        _ => return None,
+    };
+    Some((status, Some(latest.message.clone())))
 }
 
 #[cfg(test)]
@@ -308,6 +322,9 @@ mod tests {
             content: None,
             version: "0.1.0".to_owned(),
             not_after: None,
+            observed_at: None,
+            leads: false,
+            waits_for: None,
         };
         let due = report(SyncStatus::Due(Cause::Changed));
         let waiting = event("WaitingForStage", false);
@@ -325,5 +342,42 @@ mod tests {
         );
         let (status, waits_for) = facts().asked(&due, None);
         assert_eq!((status, waits_for), (ListStatus::RestartDue, None));
+    }
+
+    #[test]
+    fn the_answer_of_the_leader_counts_and_not_an_earlier_event() {
+        let asked = |waits_for: Option<Waiting>, latest: &Event| {
+            let report = Report {
+                sync_status: SyncStatus::Due(Cause::Changed),
+                content: None,
+                version: "0.1.0".to_owned(),
+                not_after: None,
+                observed_at: None,
+                leads: true,
+                waits_for,
+            };
+            let (status, waits_for) = facts().asked(&report, Some(latest));
+            (status.to_string(), waits_for)
+        };
+        let of = |reason: &str, is_problem| {
+            let waiting = Waiting {
+                reason: reason.to_owned(),
+                is_problem,
+                message: "it is so now".to_owned(),
+                ..Waiting::default()
+            };
+            let (status, waits_for) = asked(Some(waiting), &event("WaitingForStage", false));
+            assert_eq!(waits_for.as_deref(), Some("it is so now"));
+            status
+        };
+        assert_eq!(of("RestartHalted", true), "halted");
+        assert_eq!(of("MissingConfig", true), "missing config");
+        // No plugin has ever heard of these.
+        assert_eq!(of("WaitingForSpring", false), "waiting");
+        assert_eq!(of("WinterIsBack", true), "warning: WinterIsBack");
+        let over = asked(None, &event("WaitingForStage", false));
+        assert_eq!(over, ("restart due".to_owned(), None));
+        let refused = asked(None, &event("PatchRefused", true));
+        assert_eq!(refused.0, "warning: PatchRefused");
     }
 }

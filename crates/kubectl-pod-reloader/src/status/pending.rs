@@ -1,8 +1,11 @@
-//! Tells what workloads that are due wait for, by the workloads themselves and the newest Events.
+//! Tells what workloads that are due wait for, by the operator's answers, the workloads themselves and the newest Events.
+
+use std::borrow::Cow;
 
 use pod_reloader_core::gate::Gates;
 use pod_reloader_core::sync_status::Report;
 
+use crate::due::{HALTED, told_by};
 use crate::gates;
 use crate::history::Event;
 use crate::print::Verdict;
@@ -13,35 +16,49 @@ pub(super) fn waits_for(
     gates: Option<&Gates>,
     report: &Report,
     latest: Option<&Event>,
-) -> Option<(Verdict, &'static str)> {
+) -> Option<(Verdict, Cow<'static, str>)> {
     if let Some(closed) = gates::closed_by_itself(gates, report) {
-        return Some((Verdict::Good, gates::in_short(&closed)));
+        return Some((Verdict::Good, gates::in_short(&closed).into()));
     }
-    match &*latest?.reason {
-        "RestartPending" => Some((Verdict::Good, "on hold by an object that they track")),
-        "WaitingForStage" => Some((Verdict::Good, "waiting for their stage")),
-        "WaitingForRelease" => Some((Verdict::Good, "waiting for a release")),
-        "WaitingForTogether" => Some((Verdict::Good, "waiting for other objects to change, too")),
-        "WaitingForSlot" => Some((
-            Verdict::Good,
-            "waiting until fewer rollouts are in progress",
-        )),
-        "RestartHalted" => Some((Verdict::Bad, "halted by a workload that has failed")),
-        _ => None,
-    }
+    let (reason, is_problem) = match (&report.waits_for, latest) {
+        (Some(waiting), _) => (&*waiting.reason, waiting.is_problem),
+        (None, Some(event)) if !report.leads && told_by(event).is_some() => {
+            (&*event.reason, event.is_warning)
+        }
+        (None, _) => return None,
+    };
+    let verdict = match is_problem || reason == HALTED {
+        true => Verdict::Bad,
+        false => Verdict::Good,
+    };
+    Some((verdict, words(reason)))
+}
+
+/// Says for a number of workloads what they wait for.
+fn words(reason: &str) -> Cow<'static, str> {
+    let known = match reason {
+        "RestartPending" => "on hold by an object that they track",
+        "WaitingForStage" => "waiting for their stage",
+        "WaitingForRelease" => "waiting for a release",
+        "WaitingForTogether" => "waiting for other objects to change, too",
+        "WaitingForSlot" => "waiting until fewer rollouts are in progress",
+        "MissingConfig" => "waiting for missing config",
+        HALTED => "halted by a workload that has failed",
+        other => return format!("not restarted: {other}").into(),
+    };
+    known.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::canned::deployment;
-    use crate::due::told_by;
     use crate::operators::read;
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::name::Name;
     use pod_reloader_core::scope::Scope;
-    use pod_reloader_core::sync_status::SyncStatus;
+    use pod_reloader_core::sync_status::{SyncStatus, Waiting};
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
@@ -51,6 +68,9 @@ mod tests {
             content: Some("48a63946".to_owned()),
             version: "0.1.0".to_owned(),
             not_after: None,
+            observed_at: None,
+            leads: false,
+            waits_for: None,
         }
     }
 
@@ -127,5 +147,31 @@ mod tests {
         assert_eq!(verdict("RestartHalted"), Some(Verdict::Bad));
         assert_eq!(verdict("ConfigChanged"), None);
         assert_eq!(waits_for(None, &due(), None), None);
+    }
+
+    #[test]
+    fn the_answer_of_the_leader_counts_and_not_an_earlier_event() {
+        let event = latest("RestartHalted");
+        let told = |waits_for: Option<(&str, bool)>| {
+            let waits_for = waits_for.map(|(reason, is_problem)| Waiting {
+                reason: reason.to_owned(),
+                is_problem,
+                ..Waiting::default()
+            });
+            let report = Report {
+                leads: true,
+                waits_for,
+                ..due()
+            };
+            super::waits_for(None, &report, Some(&event))
+        };
+        assert_eq!(told(None), None);
+        let stage = (Verdict::Good, Cow::from("waiting for their stage"));
+        assert_eq!(told(Some(("WaitingForStage", false))), Some(stage));
+        // No plugin has ever heard of these.
+        let spring = (Verdict::Good, Cow::from("not restarted: WaitingForSpring"));
+        assert_eq!(told(Some(("WaitingForSpring", false))), Some(spring));
+        let winter = (Verdict::Bad, Cow::from("not restarted: WinterIsBack"));
+        assert_eq!(told(Some(("WinterIsBack", true))), Some(winter));
     }
 }

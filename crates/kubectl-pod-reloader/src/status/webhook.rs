@@ -34,7 +34,7 @@ pub(super) async fn webhook(
         Err(error) => (Check::unseen("Webhook", error), true),
     };
     let (answers, report) = match answer.await {
-        Reply::Answered(report) => (reached(&report), Some(report)),
+        Reply::Answered(report) => (reached(&report), Some(*report)),
         Reply::Unanswered => (unanswered(ignores_failures), None),
         Reply::Impossible(error) => (refused(&error), None),
     };

@@ -21,7 +21,9 @@ impl Reply {
         let reports: Vec<Report> = reports.collect();
         let keeps = |report: &&Report| report.sync_status != SyncStatus::NotManaged;
         let report = reports.iter().find(keeps).or(reports.first());
-        report.cloned().map_or(Self::Unanswered, Self::Answered)
+        report.map_or(Self::Unanswered, |report| {
+            Self::Answered(Box::new(report.clone()))
+        })
     }
 }
 
@@ -29,7 +31,7 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     /// The operator answered.
-    Answered(Report),
+    Answered(Box<Report>),
     /// The apiserver accepted the dry run, but none of our webhooks took part.
     Unanswered,
     /// The dry run was refused.

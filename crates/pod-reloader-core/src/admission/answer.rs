@@ -4,6 +4,7 @@ use json_patch::PatchOperation;
 
 use crate::decision::speaks_of;
 use crate::digest::Objects;
+use crate::discovery::Unmet;
 use crate::patch;
 use crate::sync_status::SyncStatus;
 use crate::workload::{Slot, Workload};
@@ -24,6 +25,8 @@ pub struct Answer {
     /// The digits of the content that is due, if the request was a status query: see
     /// [`Report::content`](crate::sync_status::Report).
     pub due_content: Option<String>,
+    /// Everything without which the pods could not start, if the request was a status query.
+    pub missing: Vec<Unmet>,
 }
 
 /// The result for the config hash annotation, for metrics.

@@ -2,6 +2,7 @@
 
 mod pins;
 
+use jiff::Timestamp;
 use json_patch::PatchOperation;
 
 use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
@@ -10,11 +11,12 @@ use crate::decision::{
     Cause, Decision, FirstStamp, baseline, decide, has_reloaded, unless_reloaded,
 };
 use crate::digest::{Contents, Objects};
+use crate::gate::{self, Closed};
 use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::sap;
 use crate::sync_status::SyncStatus;
 use crate::texts::MAX_ANNOTATIONS_SIZE;
 use crate::workload::Workload;
-use crate::{gate, sap};
 
 /// A review whose answer depends on the objects that the workload references.
 #[derive(Debug)]
@@ -284,11 +286,31 @@ impl Pending {
             Some(Decision::Set { config_hash, .. }) => Some(gate::digits(config_hash)),
             _ => None,
         };
+        let missing = match decision {
+            Some(Decision::MissingConfig(missing)) => missing,
+            _ => Vec::new(),
+        };
         Answer {
             sync_status: Some(sync_status),
             due_content,
+            missing,
             ..Answer::unchanged(&self.workload)
         }
+    }
+
+    /// Returns the gate that keeps the workload `now` from the content that is due by this answer to a status query, as far
+    /// as the workload and its objects show it. An object on hold is told only if the workload names it: somebody who
+    /// invents a review with a regular expression learns no names.
+    pub fn closed(&self, facts: Option<&Facts>, answer: &Answer, now: Timestamp) -> Option<Closed> {
+        let (facts, content) = (facts?, answer.due_content.as_deref()?);
+        let Workload {
+            gates, references, ..
+        } = &self.workload;
+        let closed = gate::closed(gates.as_deref(), &facts.objects, content, now);
+        closed.filter(|closed| match closed {
+            Closed::HeldBy(object) => references.names(object),
+            _ => true,
+        })
     }
 
     /// Returns the value to leave in place when nothing is known about the objects.

@@ -6,11 +6,13 @@ use super::*;
 use crate::copies::Copies;
 use crate::decision::{Cause, FirstStamp};
 use crate::dialects::Dialects;
-use crate::digest::{ConfigObject, Contents};
+use crate::digest::{ConfigObject, Contents, Presence};
 use crate::fixtures::{Builder, deployment, holding, keyring, objects};
-use crate::gate;
+use crate::gate::{self, Closed};
+use crate::mark::Marks;
 use crate::name::Name;
 use crate::scope::Labels;
+use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
@@ -536,6 +538,61 @@ fn a_status_query_gets_the_sync_status_and_changes_nothing() {
     assert_eq!(asked(foreign, holding("1")), SyncStatus::BaselineDue);
     let waiting = stamped().requires("a", None);
     assert_eq!(asked(waiting, None), SyncStatus::MissingConfig);
+}
+
+#[test]
+fn a_status_query_is_told_which_gate_is_closed_and_what_is_missing() {
+    let asked = |old: Builder, object| {
+        let mut review = review(Some(old.stamped(&hash("1"))), deployment("web"));
+        review["request"]["object"] = review["request"]["oldObject"].clone();
+        review["request"]["dryRun"] = json!(true);
+        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+        let Step::Read(pending) = step(&review) else {
+            panic!("it did not want to read")
+        };
+        let keys = keyring(&[1]);
+        let facts = pending.facts(objects(&[("a", object)]), &Copies::new(), &keys);
+        let answer = pending.answer(facts.as_ref(), &keys, FirstStamp::Rollout);
+        let closed = pending.closed(facts.as_ref(), &answer, Timestamp::UNIX_EPOCH);
+        (closed, answer.missing)
+    };
+    let held = || deployment("web").annotation("hold", "true");
+    assert_eq!(asked(held(), holding("2")), (Some(Closed::Held), vec![]));
+    assert_eq!(asked(held(), holding("1")), (None, vec![]));
+    assert_eq!(asked(deployment("web"), holding("2")), (None, vec![]));
+    let (closed, missing) = asked(held().requires("a", None), None);
+    let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+    assert_eq!((closed, missing), (None, vec!["ConfigMap a".to_owned()]));
+}
+
+#[test]
+fn a_status_query_is_told_of_no_object_on_hold_that_the_workload_does_not_name() {
+    let mut review = review(
+        Some(deployment("web").stamped(&hash("1"))),
+        deployment("web"),
+    );
+    review["request"]["dryRun"] = json!(true);
+    review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+    let closed = |held: &str| {
+        let Step::Read(pending) = step(&review) else {
+            panic!("it did not want to read")
+        };
+        let keys = keyring(&[1]);
+        let mut read = objects(&[("a", holding("2")), ("secret-plan", holding("2"))]);
+        for (reference, object) in &mut read {
+            if let Presence::Present(object) = object
+                && reference.name.as_str() == held
+            {
+                object.marks = Marks::HELD;
+            }
+        }
+        let facts = pending.facts(read, &Copies::new(), &keys);
+        let answer = pending.answer(facts.as_ref(), &keys, FirstStamp::Rollout);
+        assert!(answer.due_content.is_some());
+        pending.closed(facts.as_ref(), &answer, Timestamp::UNIX_EPOCH)
+    };
+    assert!(matches!(closed("a"), Some(Closed::HeldBy(_))));
+    assert_eq!(closed("secret-plan"), None);
 }
 
 /// Returns the object of `review` after the patch of `answer`.

@@ -183,16 +183,6 @@ fn the_steps_begin_with_one_and_follow_the_stages() {
     assert!(steps_of(&[]).is_empty());
 }
 
-#[test]
-fn the_text_of_a_halt_names_the_workload_that_has_failed() {
-    let text = halted_by(&id(7));
-    assert_eq!(failed_in(&text), Some(("Deployment", "w07")));
-    assert_eq!(
-        failed_in("not restarting pods: the annotation says so"),
-        None
-    );
-}
-
 fn standing() -> impl Strategy<Value = Standing> {
     let all = [
         DueHealthy,

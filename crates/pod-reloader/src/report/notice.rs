@@ -2,6 +2,7 @@
 
 mod note;
 mod traits;
+mod waiting;
 
 use std::time::Duration;
 
@@ -16,10 +17,12 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
 use pod_reloader_core::reload_round::Failed;
+use pod_reloader_core::sync_status::Waiting;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
 pub(crate) use self::traits::{Count, Headline};
+use self::waiting::waits_for;
 use crate::runtime::events::Report;
 
 /// A report about one workload.
@@ -153,6 +156,17 @@ impl Notice {
         }
     }
 
+    /// Returns the reason why a restart that is due waits, for the answer to a status query. `None` if the notice tells no
+    /// such reason.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        Some(Waiting {
+            reason: self.reason().to_owned(),
+            is_problem: self.is_problem(),
+            message: self.note(),
+            ..waits_for(self)?
+        })
+    }
+
     /// Returns the object that the Event is about, in addition to the workload.
     fn related(&self) -> Option<&Reference> {
         match self {
@@ -265,7 +279,7 @@ mod tests {
         );
     }
 
-    /// A test of the kubectl plugin checks that it knows the warnings in this document.
+    /// A test of the kubectl plugin checks that it shows the warnings in this document.
     #[test]
     fn the_document_has_every_reason_and_no_other() {
         let arm = |line: &'static str| {

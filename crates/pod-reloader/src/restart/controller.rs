@@ -16,6 +16,7 @@ use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
 use crate::restart::copies::Keeper;
+use crate::restart::loop_status::LoopStatus;
 use crate::restart::progress::Progress;
 use crate::restart::reconcile::Reconciler;
 use crate::restart::settings::Settings;
@@ -42,6 +43,8 @@ pub(crate) struct Restarts {
     pub(crate) notifications: Option<Notifications>,
     pub(crate) metrics: Metrics,
     pub(crate) brakes: Brakes,
+    /// What the webhook is told of the term.
+    pub(crate) loop_status: LoopStatus,
     /// The user name by which the apiserver knows us, once it is known.
     pub(crate) ourselves: Arc<OnceLock<String>>,
 }
@@ -61,6 +64,7 @@ impl Restarts {
             self.metrics.clone(),
             self.brakes,
         );
+        self.loop_status.term_begins(&progress.memories);
         let reconciler = Arc::new(Reconciler::new(
             self.settings,
             self.scope.clone(),

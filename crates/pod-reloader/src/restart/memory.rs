@@ -4,7 +4,7 @@
 //! workload or a term is elsewhere, and so is what ties workloads to each other.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use pod_reloader_core::reference::Reference;
@@ -24,7 +24,20 @@ use crate::restart::stuck::Stuck;
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
 /// no room. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Memories(Arc<Mutex<HashMap<WorkloadId, WorkloadMemory>>>);
+pub(crate) struct Memories(Arc<ByWorkload>);
+
+type ByWorkload = Mutex<HashMap<WorkloadId, WorkloadMemory>>;
+
+/// The memories of a term, as long as it lasts.
+#[derive(Default)]
+pub(crate) struct WeakMemories(Weak<ByWorkload>);
+
+impl WeakMemories {
+    /// Returns the memories. `None` once the term is over.
+    pub(crate) fn upgrade(&self) -> Option<Memories> {
+        self.0.upgrade().map(Memories)
+    }
+}
 
 /// What is remembered of one workload. Few workloads have many parts, so the content of a part is kept apart from it.
 #[derive(Default)]
@@ -52,6 +65,11 @@ pub(crate) struct WorkloadMemory {
 }
 
 impl Memories {
+    /// Returns a reference that does not keep them.
+    pub(crate) fn downgrade(&self) -> WeakMemories {
+        WeakMemories(Arc::downgrade(&self.0))
+    }
+
     /// Returns what `act` makes of the memory of a workload.
     ///
     /// # Caveats

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use pod_reloader_core::gate;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
+use pod_reloader_core::sync_status::Waiting;
 use tokio::time::Instant;
 
 use crate::report::notice::Notice;
@@ -28,6 +30,12 @@ pub(crate) struct Passes {
     pub(crate) refused: bool,
     /// The last notice to the user, and when it was published, so as not to repeat it.
     pub(crate) last_notice: Option<(Notice, Instant)>,
+    /// The digits of the content that was due when that notice was last reported.
+    last_notice_content: Option<Box<str>>,
+    /// The reason to wait that the last pass has found. `None` if it has found none.
+    found: Option<Found>,
+    /// True if the pass in progress has found it, too.
+    is_found_again: bool,
     /// The bad items that were last reported to the user.
     pub(crate) last_rejected: Vec<Rejected>,
 }
@@ -82,9 +90,78 @@ pub(crate) struct Pending {
     pub(crate) release_ended: Option<Instant>,
 }
 
+/// A reason to wait that a pass has found.
+#[derive(Debug)]
+struct Found {
+    /// The UID of the workload.
+    uid: Box<str>,
+    /// The digits of the content that was due. `None` if none was known to be.
+    content: Option<Box<str>>,
+    /// The notice that says it, if that is not the last notice to the user.
+    notice: Option<Box<Notice>>,
+}
+
 impl Passes {
     /// Returns the last notice to the user.
     pub(crate) fn last_notice(&self) -> Option<&Notice> {
         self.last_notice.as_ref().map(|(notice, _)| notice)
+    }
+
+    /// Notes that a pass begins.
+    pub(crate) fn pass_begins(&mut self) {
+        self.is_found_again = false;
+    }
+
+    /// Notes that a pass has ended. A reason to wait that it has not found is over: not every end of a wait is reported.
+    pub(crate) fn pass_ended(&mut self) {
+        if !self.is_found_again {
+            self.found = None;
+        }
+    }
+
+    /// Notes that this pass reports the last notice to the user, of the workload with this UID.
+    pub(crate) fn finds_last_notice(&mut self, uid: &str) {
+        self.last_notice_content = self.content_due();
+        self.finds(uid, None);
+    }
+
+    /// Returns true if the last notice to the user is about the content that is due.
+    pub(crate) fn is_last_notice_of_content_due(&self) -> bool {
+        self.last_notice_content == self.content_due()
+    }
+
+    /// Notes that this pass finds what a notice says that the user is not told now, of the workload with this UID.
+    pub(crate) fn finds_untold(&mut self, uid: &str, notice: Notice) {
+        self.finds(uid, Some(Box::new(notice)));
+    }
+
+    fn finds(&mut self, uid: &str, notice: Option<Box<Notice>>) {
+        self.found = Some(Found {
+            uid: uid.into(),
+            content: self.content_due(),
+            notice,
+        });
+        self.is_found_again = true;
+    }
+
+    /// Returns what the last pass has found that a workload waits for before it gets the content with these digits. `None`
+    /// if that pass was about other content.
+    pub(crate) fn waits_for(&self, uid: &str, content: Option<&str>) -> Option<Waiting> {
+        let found = self.found.as_ref().filter(|found| *found.uid == *uid)?;
+        // A pass that has failed leaves nothing pending.
+        let due = self.content_due();
+        let is_of_last_pass = due.is_none() || due == found.content;
+        let is_asked = found.content.is_none() || found.content.as_deref() == content;
+        if !(is_of_last_pass && is_asked) {
+            return None;
+        }
+        let notice = found.notice.as_deref().or_else(|| self.last_notice());
+        notice?.waiting()
+    }
+
+    /// Returns the digits of the content that is due by the last pass.
+    fn content_due(&self) -> Option<Box<str>> {
+        let pending = self.pending.as_ref()?;
+        Some(gate::digits(&pending.config_hash).into())
     }
 }

@@ -142,10 +142,14 @@ impl Progress {
         self.last_notice_is(id, |notice| matches!(notice, Notice::Reverted))
     }
 
-    /// Returns true if the last notice to the user was that the workload is not restarted because another one
-    /// has failed.
+    /// Returns true if the last notice to the user was that the workload does not get the content that is due, because
+    /// another one has failed with it.
     pub(crate) fn is_reported_halted(&self, id: &WorkloadId) -> bool {
-        self.last_notice_is(id, |notice| matches!(notice, Notice::Halted(_)))
+        let is_halted = |passes: &mut Passes| {
+            let is_meant = matches!(passes.last_notice(), Some(Notice::Halted(_)));
+            Some(is_meant && passes.is_last_notice_of_content_due())
+        };
+        self.known(id, is_halted).unwrap_or_default()
     }
 
     /// Returns true if the last notice to the user was that others wait for the workload, which has failed.
@@ -244,6 +248,7 @@ impl Progress {
     pub(crate) fn report(&self, workload: &Workload, notice: Notice) -> bool {
         let now = Instant::now();
         self.with(&workload.id, |entry| {
+            entry.finds_last_notice(&workload.uid);
             let published = match &entry.last_notice {
                 Some((last, at)) if *last == notice => Some(*at),
                 _ => None,
@@ -261,6 +266,29 @@ impl Progress {
             entry.last_notice = Some((notice, now));
             published.is_none()
         })
+    }
+
+    /// Notes what a workload waits for, for status queries alone: its user has had an Event about it, or gets none.
+    pub(crate) fn waits_untold(&self, workload: &Workload, notice: Notice) {
+        self.with(&workload.id, |entry| {
+            entry.finds_untold(&workload.uid, notice);
+        });
+    }
+
+    /// Notes that a pass over a workload begins.
+    pub(crate) fn pass_begins(&self, id: &WorkloadId) {
+        self.known(id, |passes| {
+            passes.pass_begins();
+            Some(())
+        });
+    }
+
+    /// Notes that a pass over a workload has ended.
+    pub(crate) fn pass_ended(&self, id: &WorkloadId) {
+        self.known(id, |passes| {
+            passes.pass_ended();
+            Some(())
+        });
     }
 
     /// Notes whether any workload is being reconciled. Until none is, Events may wait.

@@ -112,6 +112,7 @@ impl Parts {
             notifications: self.notifications(reconciling),
             metrics: self.metrics.clone(),
             brakes: Brakes::default(),
+            loop_status: self.loop_status.clone(),
             ourselves: self.ourselves.clone(),
         }
     }

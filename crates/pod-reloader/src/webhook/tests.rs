@@ -17,17 +17,21 @@ use http_body_util::{BodyExt, Full};
 use json_patch::Patch;
 use k8s_openapi::ByteString;
 use kube::Client;
+use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::gate::digits;
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::sync_status::{Report, SyncStatus};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
+use webhook_certs::CurrentCertificate;
 
 use super::body::*;
 use super::*;
 use crate::metrics::Reader;
+use crate::restart::loop_status::LoopStatus;
 use crate::runtime::budget::BYTES;
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
@@ -128,9 +132,36 @@ async fn a_status_query_is_answered_and_changes_nothing() {
         let answer = reviewed(&router, &review).await;
         assert_eq!(operations(&answer), [] as [Value; 0]);
         let version = env!("CARGO_PKG_VERSION");
-        let told = format!("pod-reloader: status: {sync_status}; version {version}{content}");
-        assert_eq!(answer["response"]["warnings"], json!([told]));
+        let told = format!("pod-reloader: status: {sync_status}; version {version}{content}; data");
+        let [warning] = &answer["response"]["warnings"].as_array().unwrap()[..] else {
+            panic!("{answer}")
+        };
+        assert!(warning.as_str().unwrap().starts_with(&told), "{warning}");
+        let report = reported(&answer);
+        assert!(report.observed_at.is_some());
+        assert_eq!((report.leads, report.waits_for), (false, None));
     }
+}
+
+/// Returns the report in the answer to a status query.
+fn reported(answer: &Value) -> Report {
+    let report = answer["response"]["warnings"][0].as_str().unwrap();
+    report.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_status_query_is_told_what_the_workload_shows_of_its_wait() {
+    let router = webhook(Apiserver::Up).await;
+    let mut object = deployment("app:1");
+    object["metadata"]["annotations"]["pod-reloader.cs.sap.com/hold"] = json!("true");
+    let report = reported(&reviewed(&router, &status_query(&object)).await);
+    let waiting = report.waits_for.unwrap();
+    assert_eq!(waiting.reason, "RestartPending");
+    assert!(!waiting.message.is_empty());
+    let current = stamped(object, &hash());
+    let report = reported(&reviewed(&router, &status_query(&current)).await);
+    assert_eq!(report.sync_status, SyncStatus::Current);
+    assert_eq!(report.waits_for, None);
 }
 
 /// Returns a dry run that asks for the sync status of the workload.
@@ -795,6 +826,7 @@ fn parts_of(client: Client, scope: Scope) -> (Webhook, Arc<Keys>) {
         StatusFacts {
             certificate: CurrentCertificate::new(),
             first_stamp: FirstStamp::Rollout,
+            loop_status: LoopStatus::default(),
         },
         budget,
     );

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_reloader_core::sync_status::{Report, SyncStatus};
+use pod_reloader_core::sync_status::SyncStatus;
 
 use super::{Managed, NAMED, Replies};
 use crate::cluster::Unseen;
@@ -10,6 +10,11 @@ use crate::history::{self, Event};
 use crate::print::{Verdict, some};
 use crate::status::Check;
 use crate::workloads::Reply;
+
+/// Number of reasons that are shown.
+const REASONS: usize = 30;
+/// The longest reason that is shown, in bytes.
+const MAX_REASON: usize = 64;
 
 /// Warnings of the last hour that were not followed by a restart, by workload.
 pub(in crate::status) struct Warnings<'a> {
@@ -51,16 +56,12 @@ impl<'a> Warnings<'a> {
         for (at, managed) in managed.iter().enumerate() {
             let is_current = matches!(
                 replies.get(&at),
-                Some(Reply::Answered(Report {
-                    sync_status: SyncStatus::Current,
-                    ..
-                }))
+                Some(Reply::Answered(report)) if report.sync_status == SyncStatus::Current
             );
             let events = self.of_one(managed).iter();
             for event in events.filter(|event| holds(event, managed, is_current)) {
-                let reason = REASONS.iter().find(|reason| **reason == event.reason);
                 by_reason
-                    .entry(reason.unwrap_or(&"others"))
+                    .entry(shown(&event.reason))
                     .or_default()
                     .push(managed.name());
             }
@@ -71,6 +72,9 @@ impl<'a> Warnings<'a> {
         let texts = by_reason
             .iter()
             .map(|(reason, names)| format!("{reason}: {}", some(names, NAMED)));
+        let more = by_reason.len().saturating_sub(REASONS);
+        let more = (more > 0).then(|| format!("and {more} more reasons"));
+        let texts = texts.take(REASONS).chain(more);
         Check::of_lines("Warnings", Verdict::Bad, texts.collect())
     }
 }
@@ -93,11 +97,9 @@ fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
     let references = &managed.seen.workload.references;
     match &*event.reason {
         "RestartStalled" => managed.is_stalled,
-        // Depends on the current annotations, and on what their patterns may match.
+        // Depends on the current annotations, and on what their patterns match, which only the operator knows.
         "InvalidReference" => {
-            let is_of_matches = event.message.contains("left out");
-            !references.rejected.is_empty()
-                || is_of_matches && references.pattern_kinds().next().is_some()
+            !references.rejected.is_empty() || references.pattern_kinds().next().is_some()
         }
         // Nobody makes up for a missed run.
         "CronJobNotRun" => true,
@@ -105,30 +107,17 @@ fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
     }
 }
 
-/// The reasons that warnings have.
-pub(super) const REASONS: [&str; 17] = [
-    "MissingConfig",
-    "RestartStalled",
-    "ReloadFailed",
-    "ConfigHashReverted",
-    "RestartedTooOften",
-    "RestartHalted",
-    "InvalidReference",
-    "ConfigUnreadable",
-    "CronJobNotRun",
-    "PatchRefused",
-    "ConfigReverted",
-    "ConfigNotReverted",
-    "CopyFailed",
-    "CopyLost",
-    "PodsNotPinned",
-    "CopiesLarge",
-    "NamespaceTooLarge",
-];
+/// Returns a reason as it is shown. Others may write Events, too, with whatever they like.
+fn shown(reason: &str) -> &str {
+    let is_short = (1..=MAX_REASON).contains(&reason.len());
+    let is_word = is_short && reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_word { reason } else { "others" }
+}
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Warnings};
+    use super::{Event, MAX_REASON, REASONS, Warnings, shown};
+    use std::collections::BTreeSet;
 
     #[test]
     fn warnings_are_found_by_what_they_are_about() {
@@ -150,5 +139,28 @@ mod tests {
         assert_eq!(warnings.problems["Deployment a/web"], [&events[0]]);
         assert!(warnings.problems["Deployment b/web"].is_empty());
         assert_eq!(warnings.latest["Deployment b/web"], &events[1]);
+    }
+
+    #[test]
+    fn a_warning_is_shown_by_its_reason_even_if_that_is_new() {
+        assert_eq!(shown("PatchRefused"), "PatchRefused");
+        assert_eq!(shown("WinterIsBack"), "WinterIsBack");
+        let long = "A".repeat(MAX_REASON + 1);
+        for other in ["", &*long, "PatchRefused: it is so", "\u{1b}[31m"] {
+            assert_eq!(shown(other), "others");
+        }
+    }
+
+    /// The operator has a test that it has the same reasons as the document.
+    #[test]
+    fn every_documented_warning_is_shown_by_its_reason() {
+        let document = include_str!("../../../../../docs/operating.md");
+        let warnings = document.lines().filter_map(|line| {
+            let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            rest.starts_with("Warning | ").then_some(reason)
+        });
+        let warnings: BTreeSet<_> = warnings.collect();
+        assert!(!warnings.is_empty() && warnings.len() < REASONS);
+        assert!(warnings.iter().all(|reason| shown(reason) == *reason));
     }
 }

@@ -10,12 +10,14 @@ use pod_reloader_core::gate::Closed;
 use pod_reloader_core::limit::Full;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::stages::halted_by;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::window;
 use pod_reloader_core::workload::{Stall, WorkloadId};
 
 use super::Notice;
+
+/// The number of items that are named in full.
+pub(super) const SHOWN: usize = 3;
 
 impl Notice {
     /// Returns the text of the Event.
@@ -51,7 +53,7 @@ impl Notice {
             Self::OutsideWindow(expires, opens) => outside_window(expires, opens),
             Self::AwaitsSlot(full) => awaits_slot(full),
             Self::Unstuck(pod) => unstuck(pod),
-            Self::Halted(failed) => halted_by(failed),
+            Self::Halted(failed) => halted(failed),
             Self::FailedFirst => FAILED_FIRST.to_owned(),
             Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
@@ -157,6 +159,12 @@ fn gated(closed: &Closed) -> String {
 fn awaits_stage(WorkloadId { kind, name, .. }: &WorkloadId) -> String {
     format!(
         "waiting for {kind} {name}, which gets the changed config first, before restarting pods"
+    )
+}
+
+fn halted(WorkloadId { kind, name, .. }: &WorkloadId) -> String {
+    format!(
+        "not restarting pods: {kind} {name} got the changed config first, and has not become healthy"
     )
 }
 
@@ -270,7 +278,6 @@ fn shown(reference: &Reference) -> String {
 
 /// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
 fn list(items: impl Iterator<Item = String>) -> String {
-    const SHOWN: usize = 3;
     let items: Vec<_> = items.collect();
     let shown = items
         .iter()

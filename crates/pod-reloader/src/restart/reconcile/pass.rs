@@ -26,6 +26,7 @@ impl Handler for Reconciler {
     /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
     async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
         self.slots.pass_begins(id);
+        self.progress.pass_begins(id);
         if !self.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
             return None;
@@ -48,6 +49,7 @@ impl Handler for Reconciler {
     }
 
     fn handled(&self, id: &WorkloadId) {
+        self.progress.pass_ended(id);
         if self.workloads.get(id).is_none() {
             self.progress.forget(id);
         }

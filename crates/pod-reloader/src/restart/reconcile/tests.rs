@@ -98,6 +98,8 @@ async fn a_hash_that_would_make_the_annotations_too_long_is_reported_and_not_wri
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.events("PatchRefused"), 1);
+    let told = stages::waits_for(&operator, "web");
+    assert_eq!(told.as_deref(), Some("PatchRefused"));
 }
 
 #[tokio::test(start_paused = true)]

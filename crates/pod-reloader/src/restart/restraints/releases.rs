@@ -110,8 +110,11 @@ impl Restraint for ReleaseWait {
             self.metrics.release_timeouts.inc();
             return None;
         }
-        if self.progress.awaits(id, Some(&release)) {
-            self.progress.send(workload, Notice::AwaitsRelease(release));
+        let is_news = self.progress.awaits(id, Some(&release));
+        let notice = Notice::AwaitsRelease(release);
+        self.progress.waits_untold(workload, notice.clone());
+        if is_news {
+            self.progress.send(workload, notice);
             self.metrics.release_waits.inc();
         }
         Some(Action::RequeueAt(until))

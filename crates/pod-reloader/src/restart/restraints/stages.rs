@@ -69,8 +69,15 @@ impl StageWait {
 
     /// Reports that a workload waits for another one.
     fn report(&self, workload: &Workload, other: WorkloadId, why: Why) {
-        // What was said of a halt holds until the workload goes: the other one may crash again.
+        // There is no other Event until the workload goes or other content is due: the other one may crash again. Status
+        // queries are told how it is.
         if self.progress.is_reported_halted(&workload.id) {
+            let notice = match why {
+                Why::IsUnseen => return,
+                Why::GoesFirst | Why::IsTried => Notice::AwaitsStage(other),
+                Why::Failed => Notice::Halted(other),
+            };
+            self.progress.waits_untold(workload, notice);
             return;
         }
         match why {

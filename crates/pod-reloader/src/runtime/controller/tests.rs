@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
 use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
+use crate::restart::loop_status::LoopStatus;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 use crate::runtime::events::{Events, Report};
@@ -187,6 +188,7 @@ impl Both {
             notifications: None,
             metrics: metrics.clone(),
             brakes: Brakes::default(),
+            loop_status: LoopStatus::default(),
             ourselves: Arc::new(OnceLock::from(String::new())),
         };
         Self {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use http::header::ACCEPT;
+use jiff::Timestamp;
 use kube::core::Selector;
 use parking_lot::Mutex;
 use pod_reloader_core::dialects::Dialects;

@@ -3,6 +3,7 @@
 use pod_reloader_core::release::{Application, Kustomization, ReleaseObject, ReleaseSecret};
 use serde::de::DeserializeOwned;
 
+use super::stages::waits_for;
 use super::*;
 
 const ENDED: &str = "deployed";
@@ -57,6 +58,8 @@ async fn a_change_waits_until_its_release_has_written_the_workload() {
     assert_eq!(operator.patches().len(), 0);
     let note = "waiting for the Helm release ns/shop, which is in progress, before restarting pods";
     assert_eq!(operator.notes("WaitingForRelease"), [note]);
+    let waits = waits_for(&operator, "web");
+    assert_eq!(waits.as_deref(), Some("WaitingForRelease"));
 
     // Helm writes the workload, and the webhook sets the hash.
     let mut web = operator.apiserver.deployment("web");

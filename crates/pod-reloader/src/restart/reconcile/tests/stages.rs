@@ -1,8 +1,10 @@
 //! Restarts in stages: the first workload alone, the others when it has been healthy for its soak.
 
 use pod_reloader_core::annotations::{DEADLINE, HOLD, RESTART_WINDOW, SOAK, STAGE, STAGED};
+use pod_reloader_core::gate;
 
 use super::*;
+use crate::restart::loop_status::{Asked, LoopStatus};
 
 const SOAK_OF_ALL: Duration = Duration::from_secs(30);
 const DEADLINE_OF_ALL: Duration = Duration::from_secs(600);
@@ -125,6 +127,68 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
     }
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.metrics.halted.get(), 0);
+}
+
+/// Returns the reason for which a Deployment waits for the present content, as the leader answers a status query.
+pub(super) fn waits_for(operator: &Operator, name: &str) -> Option<String> {
+    let status = LoopStatus::default();
+    status.term_begins(&operator.reconciler.memories);
+    let (workload, _) = operator.reconciler.workloads.get(&id(name)).unwrap();
+    let content = gate::digits(&operator.hash_of("app"));
+    let told = status.of(&Asked::about(&workload), Some(&content));
+    told.waits_for.map(|waiting| waiting.reason)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_query_is_told_of_a_halt_as_long_as_it_lasts() {
+    let operator = at_rest(["a", "b"].map(staged)).await;
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(10)).await;
+    let told = || waits_for(&operator, "b");
+    assert_eq!(told().as_deref(), Some("WaitingForStage"));
+    becomes(&operator, "a", 0);
+    pass(Duration::from_secs(900)).await;
+    assert_eq!(told().as_deref(), Some("RestartHalted"));
+    // It has become healthy, and may crash again.
+    becomes(&operator, "a", 1);
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(told().as_deref(), Some("WaitingForStage"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_query_is_not_told_of_a_halt_by_content_that_is_corrected() {
+    let operator = at_rest(["a", "b"].map(staged)).await;
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(5)).await;
+    becomes(&operator, "a", 0);
+    pass(Duration::from_secs(900)).await;
+    let told = || waits_for(&operator, "b");
+    assert_eq!(told().as_deref(), Some("RestartHalted"));
+    changes(&operator, "good").await;
+    assert_eq!(told(), None);
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(told(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrected_content_that_waits_for_its_stage_is_not_reported_as_halted() {
+    let operator = at_rest(["a", "b", "c"].map(staged)).await;
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(5)).await;
+    becomes(&operator, "a", 0);
+    pass(Duration::from_secs(900)).await;
+    assert_eq!(operator.metrics.halted.get(), 3);
+    operator.apiserver.forget_calls();
+    changes(&operator, "good").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(right(&operator), ["b"]);
+    assert_eq!(
+        waits_for(&operator, "c").as_deref(),
+        Some("WaitingForStage")
+    );
+    let note =
+        "waiting for Deployment b, which gets the changed config first, before restarting pods";
+    assert!(operator.notes("WaitingForStage").contains(&note.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,146 @@
+//! What a restart waits for by a notice, as data for the answer to a status query.
+
+use pod_reloader_core::gate::Closed;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::release::{Release, Tool};
+use pod_reloader_core::sync_status::{NamedObject, Waiting};
+
+use super::Notice;
+use super::note::SHOWN;
+
+/// Returns what a restart waits for by a notice, without the words for it. `None` if the notice tells no such reason.
+pub(super) fn waits_for(notice: &Notice) -> Option<Waiting> {
+    match notice {
+        Notice::MissingConfig(missing) => {
+            Some(for_objects(missing.iter().map(|unmet| &unmet.reference)))
+        }
+        Notice::AwaitsTogether(missing, _) => Some(for_objects(&missing.objects)),
+        Notice::Unreadable(reference, _) | Notice::Gated(Closed::HeldBy(reference)) => {
+            Some(for_objects([reference]))
+        }
+        Notice::AwaitsRelease(release) => Some(Waiting {
+            release: Some(named(release)),
+            ..Waiting::default()
+        }),
+        Notice::AwaitsStage(other) | Notice::Halted(other) => Some(Waiting {
+            workload: Some(NamedObject {
+                kind: other.kind.to_string(),
+                namespace: None,
+                name: other.name.to_string(),
+            }),
+            ..Waiting::default()
+        }),
+        Notice::Gated(Closed::Until(opens)) => Some(Waiting {
+            until: Some(opens.timestamp().to_string()),
+            ..Waiting::default()
+        }),
+        Notice::Gated(_)
+        | Notice::Braked(_)
+        | Notice::Reverted
+        | Notice::AwaitsSlot(_)
+        | Notice::Refused(_) => Some(Waiting::default()),
+        Notice::Restarted(..)
+        | Notice::Stalled(..)
+        | Notice::Reloaded(..)
+        | Notice::ReloadFailed(_)
+        | Notice::WouldRestart(..)
+        | Notice::Rejected(_)
+        | Notice::ReleaseUnfinished(_)
+        | Notice::TogetherTimedOut(_)
+        | Notice::OutsideWindow(..)
+        | Notice::Unstuck(_)
+        | Notice::FailedFirst
+        | Notice::NotRun(_)
+        | Notice::Undone(_)
+        | Notice::PutBack
+        | Notice::NotPutBack(_)
+        | Notice::NotCopied(_)
+        | Notice::CopyLost(_)
+        | Notice::PodsNotPinned(_)
+        | Notice::CopiesAreLarge(_)
+        | Notice::SettingsKept(_)
+        | Notice::NamespaceTooLarge(_) => None,
+    }
+}
+
+/// Returns the wait for objects of the workload's namespace, without the words for it.
+fn for_objects<'a>(references: impl IntoIterator<Item = &'a Reference>) -> Waiting {
+    let named = |reference: &Reference| NamedObject {
+        kind: reference.kind.to_string(),
+        namespace: None,
+        name: reference.name.to_string(),
+    };
+    let references = references.into_iter().take(SHOWN);
+    Waiting {
+        objects: references.map(named).collect(),
+        ..Waiting::default()
+    }
+}
+
+/// Returns a release, for the answer to a status query.
+fn named(release: &Release) -> NamedObject {
+    let kind = match release.tool {
+        Tool::Helm => "HelmRelease",
+        Tool::Flux => "Kustomization",
+        Tool::ArgoCd => "Application",
+    };
+    NamedObject {
+        kind: kind.to_owned(),
+        namespace: release.namespace.as_ref().map(ToString::to_string),
+        name: release.name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Zoned;
+    use pod_reloader_core::decision::Cause;
+    use pod_reloader_core::discovery::Unmet;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::reference::ConfigKind;
+    use pod_reloader_core::workload::WorkloadId;
+
+    #[test]
+    fn what_a_restart_waits_for_is_told_as_data() {
+        let first = WorkloadId {
+            kind: WorkloadKind::DEPLOYMENT,
+            namespace: Name::parse("ns").unwrap(),
+            name: "first".into(),
+        };
+        let halted = Notice::Halted(first).waiting().unwrap();
+        assert_eq!(halted.reason, "RestartHalted");
+        assert!(halted.is_problem);
+        assert_eq!(halted.workload.unwrap().name, "first");
+        let missing = ["a", "b", "c", "d"].map(|name| Unmet {
+            reference: Reference {
+                kind: ConfigKind::Secret,
+                namespace: Name::parse("ns").unwrap(),
+                name: Name::parse(name).unwrap(),
+            },
+            key: None,
+            is_binary: false,
+        });
+        let notice = Notice::MissingConfig(missing.to_vec());
+        let waiting = notice.waiting().unwrap();
+        let names: Vec<_> = waiting.objects.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+        assert_eq!(waiting.message, notice.note());
+        let opens: Zoned = "2026-11-28T02:00[Europe/Berlin]".parse().unwrap();
+        let gated = Notice::Gated(Closed::Until(opens)).waiting().unwrap();
+        assert_eq!(gated.until.as_deref(), Some("2026-11-28T01:00:00Z"));
+        assert!(!gated.is_problem);
+        let release = Release {
+            tool: Tool::Helm,
+            namespace: None,
+            name: "shop".into(),
+        };
+        let waiting = Notice::AwaitsRelease(release).waiting().unwrap();
+        assert_eq!(waiting.release.unwrap().kind, "HelmRelease");
+        assert_eq!(
+            Notice::Restarted(Cause::Changed, Vec::new()).waiting(),
+            None
+        );
+    }
+}
