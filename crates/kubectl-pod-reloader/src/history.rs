@@ -30,11 +30,22 @@ pub(crate) struct Event {
 const RESTARTED: &str = "ConfigChanged";
 /// Reason of the Event of a restart that somebody has to complete.
 const STALLED: &str = "RestartStalled";
+/// The longest reason that is shown, in bytes.
+const MAX_REASON: usize = 64;
 
 impl Event {
     /// Returns true if the Event gives the reason for the newest hash.
     pub(crate) fn is_of_a_hash(&self) -> bool {
         [RESTARTED, STALLED].contains(&&*self.reason)
+    }
+
+    /// Returns the reason as lines name it: `others` if it is no word. Others may write Events, too, with whatever they
+    /// like.
+    pub(crate) fn shown_reason(&self) -> &str {
+        let reason = &*self.reason;
+        let is_short = (1..=MAX_REASON).contains(&reason.len());
+        let is_word = is_short && reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if is_word { reason } else { "others" }
     }
 }
 
@@ -254,6 +265,26 @@ mod tests {
         let mut other = one;
         other["reportingComponent"] = json!("deployment-controller");
         assert_eq!(read(&other), None);
+    }
+
+    #[test]
+    fn only_a_reason_that_is_a_word_is_shown() {
+        let shown = |reason: &str| {
+            let event = Event {
+                at: Timestamp::UNIX_EPOCH,
+                reason: reason.to_owned(),
+                message: String::new(),
+                is_warning: true,
+                about: String::new(),
+            };
+            event.shown_reason().to_owned()
+        };
+        assert_eq!(shown("PatchRefused"), "PatchRefused");
+        assert_eq!(shown("WinterIsBack"), "WinterIsBack");
+        let long = "A".repeat(MAX_REASON + 1);
+        for other in ["", &*long, "PatchRefused: it is so", "\u{1b}[31m"] {
+            assert_eq!(shown(other), "others");
+        }
     }
 
     #[test]

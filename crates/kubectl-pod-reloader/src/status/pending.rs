@@ -23,7 +23,7 @@ pub(super) fn waits_for(
     let (reason, is_problem) = match (&report.waits_for, latest) {
         (Some(waiting), _) => (&*waiting.reason, waiting.is_problem),
         (None, Some(event)) if !report.leads && told_by(event).is_some() => {
-            (&*event.reason, event.is_warning)
+            (event.shown_reason(), event.is_warning)
         }
         (None, _) => return None,
     };

@@ -1,6 +1,6 @@
 //! Checks what the Events say about workloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_reloader_core::sync_status::SyncStatus;
 
@@ -13,8 +13,6 @@ use crate::workloads::Reply;
 
 /// Number of reasons that are shown.
 const REASONS: usize = 30;
-/// The longest reason that is shown, in bytes.
-const MAX_REASON: usize = 64;
 
 /// Warnings of the last hour that were not followed by a restart, by workload.
 pub(in crate::status) struct Warnings<'a> {
@@ -53,28 +51,31 @@ impl<'a> Warnings<'a> {
     /// Reports the warnings that still hold, given the answers.
     fn check(&self, managed: &[&Managed<'_>], replies: &Replies) -> Check {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (at, managed) in managed.iter().enumerate() {
             let is_current = matches!(
                 replies.get(&at),
                 Some(Reply::Answered(report)) if report.sync_status == SyncStatus::Current
             );
+            let namespace = managed.seen.workload.id.namespace.as_str();
             let events = self.of_one(managed).iter();
             for event in events.filter(|event| holds(event, managed, is_current)) {
-                by_reason
-                    .entry(shown(&event.reason))
-                    .or_default()
-                    .push(managed.name());
+                let reason = event.shown_reason();
+                by_reason.entry(reason).or_default().push(managed.name());
+                by_namespace.entry(namespace).or_default().insert(reason);
             }
         }
         if by_reason.is_empty() {
             return Check::new("Warnings", Verdict::Good, "none in the last hour");
         }
+        let shown = some_of_each(&by_namespace);
         let texts = by_reason
             .iter()
+            .filter(|(reason, _)| shown.contains(**reason))
             .map(|(reason, names)| format!("{reason}: {}", some(names, NAMED)));
-        let more = by_reason.len().saturating_sub(REASONS);
+        let more = by_reason.len() - shown.len();
         let more = (more > 0).then(|| format!("and {more} more reasons"));
-        let texts = texts.take(REASONS).chain(more);
+        let texts = texts.chain(more);
         Check::of_lines("Warnings", Verdict::Bad, texts.collect())
     }
 }
@@ -107,17 +108,26 @@ fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
     }
 }
 
-/// Returns a reason as it is shown. Others may write Events, too, with whatever they like.
-fn shown(reason: &str) -> &str {
-    let is_short = (1..=MAX_REASON).contains(&reason.len());
-    let is_word = is_short && reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_word { reason } else { "others" }
+/// Returns the reasons that are shown, of those in each namespace. The namespaces take turns: a user who writes Events with
+/// many reasons in one of them does not displace the reasons of others.
+fn some_of_each<'a>(by_namespace: &BTreeMap<&str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let mut shown = BTreeSet::new();
+    // Each turn adds a reason, unless all are shown.
+    for turn in 0..REASONS {
+        for reasons in by_namespace.values() {
+            if shown.len() == REASONS {
+                return shown;
+            }
+            shown.extend(reasons.iter().nth(turn).copied());
+        }
+    }
+    shown
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, MAX_REASON, REASONS, Warnings, shown};
-    use std::collections::BTreeSet;
+    use super::{Event, REASONS, Warnings, some_of_each};
+    use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
     fn warnings_are_found_by_what_they_are_about() {
@@ -142,13 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_shown_by_its_reason_even_if_that_is_new() {
-        assert_eq!(shown("PatchRefused"), "PatchRefused");
-        assert_eq!(shown("WinterIsBack"), "WinterIsBack");
-        let long = "A".repeat(MAX_REASON + 1);
-        for other in ["", &*long, "PatchRefused: it is so", "\u{1b}[31m"] {
-            assert_eq!(shown(other), "others");
+    fn many_reasons_of_one_namespace_do_not_displace_those_of_others() {
+        let invented: Vec<_> = (0..1000).map(|number| format!("A{number:04}")).collect();
+        let invented: BTreeSet<&str> = invented.iter().map(|reason| &**reason).collect();
+        let real = BTreeSet::from(["MissingConfig", "PatchRefused"]);
+        for (one, other) in [("a", "b"), ("b", "a")] {
+            let all = BTreeMap::from([(one, invented.clone()), (other, real.clone())]);
+            let shown = some_of_each(&all);
+            assert_eq!(shown.len(), REASONS);
+            assert!(real.is_subset(&shown), "{shown:?}");
         }
+        assert_eq!(some_of_each(&BTreeMap::from([("a", real.clone())])), real);
     }
 
     /// The operator has a test that it has the same reasons as the document.
@@ -161,6 +175,9 @@ mod tests {
         });
         let warnings: BTreeSet<_> = warnings.collect();
         assert!(!warnings.is_empty() && warnings.len() < REASONS);
-        assert!(warnings.iter().all(|reason| shown(reason) == *reason));
+        let all = BTreeMap::from([("shop", warnings.clone())]);
+        assert_eq!(some_of_each(&all), warnings);
+        let is_word = |reason: &&str| reason.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        assert!(warnings.iter().all(is_word));
     }
 }
