@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 
-use crate::cluster::Cluster;
+use crate::args::Target;
+use crate::cluster::{Cluster, Unseen};
 use crate::gates;
-use crate::history::{self, Event};
+use crate::history::{self, Event, RelatedObject};
 use crate::objects;
+use crate::operators::Operators;
 use crate::print::some;
-use crate::workloads::Seen;
+use crate::rollout::Rollout;
+use crate::workloads::{self, Reply, Seen};
 
 /// The reason of what waits for its users.
 const PENDING: &str = "RestartPending";
@@ -31,12 +34,17 @@ pub(crate) enum Wait {
     For(String),
     /// For a workload that has failed.
     Halted(String),
-    /// The same, by an Event: it may be over.
+    /// The same, by an Event of an operator that does not name the workload as data: it may be over.
     PerhapsHalted(String),
 }
 
 /// Returns what a workload waits for, given what the operator says of it.
-pub(crate) async fn wait(cluster: &Cluster, seen: &Seen<'_>, report: &Report) -> Wait {
+pub(crate) async fn wait(
+    cluster: &Cluster,
+    operators: &Operators,
+    seen: &Seen<'_>,
+    report: &Report,
+) -> Wait {
     // What the workload itself shows is certain.
     let gates = seen.workload.gates.as_deref();
     if let Some(closed) = gates::closed_by_itself(gates, report) {
@@ -46,7 +54,7 @@ pub(crate) async fn wait(cluster: &Cluster, seen: &Seen<'_>, report: &Report) ->
         return wait;
     }
     match history::events(cluster, Some(seen)).await {
-        Ok(events) => by_events(cluster, seen, report, &events).await,
+        Ok(events) => by_events(cluster, operators, seen, report, &events).await,
         Err(_) => Wait::ForNothing,
     }
 }
@@ -77,6 +85,7 @@ pub(crate) fn words(waiting: &Waiting) -> String {
 /// it, newest first.
 pub(crate) async fn by_events(
     cluster: &Cluster,
+    operators: &Operators,
     seen: &Seen<'_>,
     report: &Report,
     events: &[Event],
@@ -87,7 +96,7 @@ pub(crate) async fn by_events(
     let content = report.content.as_deref().unwrap_or_default();
     match &*latest.reason {
         PENDING => held_by_objects(cluster, seen, latest, content).await,
-        HALTED => Wait::PerhapsHalted(latest.message.clone()),
+        HALTED => halted(cluster, operators, latest).await,
         _ => told_by(latest).map_or(Wait::ForNothing, |told| Wait::For(told.to_owned())),
     }
 }
@@ -114,6 +123,49 @@ async fn held_by_objects(
         None if found.unseen.is_empty() && unlisted.is_empty() => Wait::ForNothing,
         None => Wait::For(latest.message.clone()),
     }
+}
+
+/// Looks at the workload that has failed: since the Event, it may have become healthy, or the content may have changed.
+async fn halted(cluster: &Cluster, operators: &Operators, latest: &Event) -> Wait {
+    let message = latest.message.clone();
+    let Some(RelatedObject { kind, name }) = &latest.related else {
+        return Wait::PerhapsHalted(message);
+    };
+    let failed = Target {
+        kind: kind.to_ascii_lowercase(),
+        name: name.clone(),
+        namespace: None,
+    };
+    match still_fails(cluster, operators, &failed, latest).await {
+        Ok(true) => Wait::Halted(message),
+        Ok(false) => Wait::ForNothing,
+        Err(_) => Wait::For(message),
+    }
+}
+
+/// Returns true if a workload has the current content, has had it since before the Event, and is not healthy.
+async fn still_fails(
+    cluster: &Cluster,
+    operators: &Operators,
+    failed: &Target,
+    latest: &Event,
+) -> Result<bool, Unseen> {
+    let seen = match workloads::get(cluster, operators, failed).await {
+        Ok(seen) => seen,
+        Err(error) if error.is_absent() => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let is_done = matches!(Rollout::of(&seen.workload, &seen.object), Rollout::Done(_));
+    if is_done {
+        return Ok(false);
+    }
+    let has_content = match seen.query_status(cluster).await {
+        Reply::Answered(report) => report.sync_status == SyncStatus::Current,
+        Reply::Unanswered => false,
+        Reply::Impossible(error) => return Err(error),
+    };
+    let since = history::hash_since(cluster, &seen).await?;
+    Ok(has_content && since.is_none_or(|since| since <= latest.at))
 }
 
 /// Says that the pods could not start, and what they lack.

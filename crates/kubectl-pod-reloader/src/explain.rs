@@ -106,7 +106,7 @@ pub(crate) async fn explain(
     target: &Target,
 ) -> Result<(Explanation, Verdict), Unseen> {
     let seen = workloads::get(cluster, operators, target).await?;
-    let findings = Findings::of(cluster, &seen).await;
+    let findings = Findings::of(cluster, operators, &seen).await;
     Ok(explanation(&seen, &findings, operators))
 }
 

@@ -24,6 +24,16 @@ pub(crate) struct Event {
     pub(crate) is_warning: bool,
     /// The workload: `Deployment shop/web`.
     pub(crate) about: String,
+    /// The other object of the namespace that it is about, if there is one.
+    #[serde(skip)]
+    pub(crate) related: Option<RelatedObject>,
+}
+
+/// An object that an Event is about in addition to its workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RelatedObject {
+    pub(crate) kind: String,
+    pub(crate) name: String,
 }
 
 /// Reason of the Event of a restart.
@@ -103,6 +113,7 @@ struct Stored {
     event_time: Option<String>,
     metadata: Option<Metadata>,
     involved_object: Option<Involved>,
+    related: Option<Related>,
     reason: Option<String>,
     message: Option<String>,
     #[serde(rename = "type")]
@@ -119,6 +130,12 @@ struct Series {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     creation_timestamp: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Related {
+    kind: Option<String>,
+    name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -152,6 +169,12 @@ fn event(event: &RawValue) -> Option<Event> {
             about.namespace.unwrap_or_default(),
             about.name.unwrap_or_default()
         ),
+        related: event.related.and_then(|related| {
+            Some(RelatedObject {
+                kind: related.kind?,
+                name: related.name?,
+            })
+        }),
     })
 }
 
@@ -262,6 +285,14 @@ mod tests {
         });
         let read = |value: &serde_json::Value| event(&to_raw_value(value).unwrap());
         assert_eq!(read(&one).unwrap().about, "Deployment ns/web");
+        assert_eq!(read(&one).unwrap().related, None);
+        let mut halted = one.clone();
+        halted["related"] = json!({"kind": "StatefulSet", "namespace": "ns", "name": "first"});
+        let related = RelatedObject {
+            kind: "StatefulSet".to_owned(),
+            name: "first".to_owned(),
+        };
+        assert_eq!(read(&halted).unwrap().related, Some(related));
         let mut other = one;
         other["reportingComponent"] = json!("deployment-controller");
         assert_eq!(read(&other), None);
@@ -276,6 +307,7 @@ mod tests {
                 message: String::new(),
                 is_warning: true,
                 about: String::new(),
+                related: None,
             };
             event.shown_reason().to_owned()
         };
@@ -295,6 +327,7 @@ mod tests {
             message: String::new(),
             is_warning: reason != RESTARTED,
             about: String::new(),
+            related: None,
         };
         let events = [
             event(5, "PatchRefused"),

@@ -277,7 +277,7 @@ async fn state(
         Reply::Impossible(error) => return State::of(error, chosen),
     };
     let due_for = dues.due_for(target, &report);
-    if let Some(state) = unless_current(cluster, &seen, &report, due_for).await {
+    if let Some(state) = unless_current(cluster, operators, &seen, &report, due_for).await {
         return state;
     }
     // Reads it again: the operator's answer may have been about a newer template.
@@ -304,6 +304,7 @@ fn unanswered(seen: &Seen<'_>) -> State {
 /// to be due for so long.
 async fn unless_current(
     cluster: &Cluster,
+    operators: &Operators,
     seen: &Seen<'_>,
     report: &Report,
     due_for: Duration,
@@ -327,7 +328,7 @@ async fn unless_current(
     }
     let is_due = matches!(report.sync_status, SyncStatus::Due(_));
     let wait = match is_due {
-        true => due::wait(cluster, seen, report).await,
+        true => due::wait(cluster, operators, seen, report).await,
         false => Wait::ForNothing,
     };
     Some(match wait {
@@ -760,6 +761,58 @@ mod tests {
         let (text, _) = waited_for(over).await;
         assert_eq!(text, "deploy/web: not in time: a restart is due\n");
         assert!(start.elapsed() > 3 * INTERVAL);
+    }
+
+    /// Returns a shop with a workload that is halted by an Event which names the failed one as data.
+    fn halted_by_first() -> Canned {
+        let event = json!({
+            "reportingComponent": "pod-reloader", "reason": HALTED.0, "message": HALTED.1,
+            "lastTimestamp": "2026-01-01T00:59:00Z",
+            "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": "web"},
+            "related": {"kind": "Deployment", "namespace": "shop", "name": "first"},
+        });
+        let events = json!({"items": [event]});
+        let shop = halted(&[], &[]).with("/api/v1/namespaces/shop/events", events);
+        shop.reporting(DUE)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_halt_ends_the_wait_if_the_named_workload_still_fails() {
+        let start = Instant::now();
+        let (text, verdict) = waited_for(halted_by_first().reporting_of("first", "current")).await;
+        assert_eq!(text, format!("deploy/web: {}\n", HALTED.1));
+        assert_eq!((verdict, start.elapsed()), (Verdict::Bad, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_about_a_halt_that_is_over_does_not_end_the_wait() {
+        let replica_set = json!({
+            "metadata": {
+                "name": "first-2", "creationTimestamp": "2026-01-02T00:00:00Z",
+                "ownerReferences": [{"uid": "first", "controller": true}],
+            },
+            "spec": {"template": {"metadata": {
+                "annotations": {"pod-reloader.cs.sap.com/config-hash": "it"},
+            }}},
+        });
+        let replica_sets = "/apis/apps/v1/namespaces/shop/replicasets";
+        let released = halted_by_first().with(replica_sets, json!({"items": [replica_set]}));
+        let first = "/apis/apps/v1/namespaces/shop/deployments/first";
+        for over in [
+            // The content has changed since then.
+            halted_by_first(),
+            // It has got other content since then, with a release.
+            released.reporting_of("first", "current"),
+            // It has become healthy.
+            halted_by_first()
+                .with(first, deployment("first"))
+                .reporting_of("first", "current"),
+        ] {
+            let start = Instant::now();
+            let (text, _) = waited_for(over).await;
+            assert_eq!(text, "deploy/web: not in time: a restart is due\n");
+            assert!(start.elapsed() > 3 * INTERVAL);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -38,7 +38,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    pub(super) async fn of(cluster: &Cluster, seen: &Seen<'_>) -> Self {
+    pub(super) async fn of(cluster: &Cluster, operators: &Operators, seen: &Seen<'_>) -> Self {
         let uses = seen.uses();
         let (found, unlisted) = objects::of_workload(cluster, seen, uses.keys()).await;
         let reply = match &seen.obstacle {
@@ -47,7 +47,7 @@ impl Findings {
         };
         let events = history::events(cluster, Some(seen)).await;
         let known = (&found, events.as_deref().unwrap_or_default());
-        let waits_for = waits_for(cluster, seen, reply.as_ref(), known).await;
+        let waits_for = waits_for(cluster, operators, seen, reply.as_ref(), known).await;
         Self {
             uses,
             found,
@@ -100,6 +100,7 @@ impl Findings {
 /// Says what a workload waits for, by what is known of it, its objects and the Events about it.
 async fn waits_for(
     cluster: &Cluster,
+    operators: &Operators,
     seen: &Seen<'_>,
     reply: Option<&Reply>,
     (found, events): (&Found, &[Event]),
@@ -120,7 +121,7 @@ async fn waits_for(
     }
     let wait = match due::by_report(report) {
         Some(wait) => wait,
-        None if is_due => due::by_events(cluster, seen, report, events).await,
+        None if is_due => due::by_events(cluster, operators, seen, report, events).await,
         None => return by_latest(events),
     };
     match wait {

@@ -67,6 +67,7 @@ mod tests {
             message: String::new(),
             is_warning: false,
             about: "Deployment shop/web".to_owned(),
+            related: None,
         };
         let mut reports = Reports::default();
         for (second, reason) in [

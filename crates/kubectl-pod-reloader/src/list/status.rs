@@ -241,6 +241,7 @@ mod tests {
             message: "it is so".to_owned(),
             is_warning,
             about: String::new(),
+            related: None,
         }
     }
 

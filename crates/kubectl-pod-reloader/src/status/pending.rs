@@ -81,6 +81,7 @@ mod tests {
             message: String::new(),
             is_warning: false,
             about: String::new(),
+            related: None,
         }
     }
 

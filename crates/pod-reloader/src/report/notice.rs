@@ -141,18 +141,11 @@ impl Notice {
 
     /// Returns the Event for this notice.
     pub(crate) fn event(&self) -> Report {
-        let related = self.related().map(|reference| ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some(reference.kind.to_string()),
-            namespace: Some(reference.namespace.to_string()),
-            name: Some(reference.name.to_string()),
-            ..ObjectReference::default()
-        });
         Report {
             reason: self.reason(),
             note: self.note(),
             is_problem: self.is_problem(),
-            related,
+            related: self.related(),
         }
     }
 
@@ -167,8 +160,28 @@ impl Notice {
         })
     }
 
-    /// Returns the object that the Event is about, in addition to the workload.
-    fn related(&self) -> Option<&Reference> {
+    /// Returns the other object that the Event is about, in addition to the workload.
+    fn related(&self) -> Option<ObjectReference> {
+        if let Self::AwaitsStage(other) | Self::Halted(other) = self {
+            // Without a version, because it is known by its kind and its name alone. The kubectl plugin reads both.
+            return Some(ObjectReference {
+                kind: Some(other.kind.to_string()),
+                namespace: Some(other.namespace.to_string()),
+                name: Some(other.name.to_string()),
+                ..ObjectReference::default()
+            });
+        }
+        self.related_object().map(|reference| ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(reference.kind.to_string()),
+            namespace: Some(reference.namespace.to_string()),
+            name: Some(reference.name.to_string()),
+            ..ObjectReference::default()
+        })
+    }
+
+    /// Returns the config object that the Event is about.
+    fn related_object(&self) -> Option<&Reference> {
         match self {
             Self::Restarted(_, changed)
             | Self::Reloaded(_, changed)
@@ -201,6 +214,7 @@ pub(crate) fn about(workload: &Workload) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::reference::ConfigKind;
     use std::collections::BTreeSet;
 
@@ -231,6 +245,21 @@ mod tests {
             note(&[]),
             "restarting pods: its config changed while pod-reloader was not watching"
         );
+    }
+
+    #[test]
+    fn the_event_about_a_halt_names_the_workload_that_has_failed_as_data() {
+        let first = || WorkloadId {
+            kind: WorkloadKind::STATEFUL_SET,
+            namespace: Name::parse("ns").unwrap(),
+            name: "first".into(),
+        };
+        for notice in [Notice::Halted(first()), Notice::AwaitsStage(first())] {
+            let related = notice.event().related.unwrap();
+            assert_eq!(related.kind.as_deref(), Some("StatefulSet"));
+            assert_eq!(related.namespace.as_deref(), Some("ns"));
+            assert_eq!(related.name.as_deref(), Some("first"));
+        }
     }
 
     #[test]

@@ -137,6 +137,7 @@ mod tests {
             message: String::new(),
             is_warning: reason != "ConfigChanged",
             about: about.to_owned(),
+            related: None,
         };
         let events = [
             event(5, "Deployment a/web", "PatchRefused"),
