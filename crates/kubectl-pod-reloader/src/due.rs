@@ -16,7 +16,7 @@ use crate::rollout::Rollout;
 use crate::workloads::{self, Reply, Seen};
 
 /// The reason of what waits for its users.
-const PENDING: &str = "RestartPending";
+pub(crate) const PENDING: &str = "RestartPending";
 /// The reason of what waits for a workload that has failed.
 pub(crate) const HALTED: &str = "RestartHalted";
 /// The reason of what waits for objects or keys that are missing.

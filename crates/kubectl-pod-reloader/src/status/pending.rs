@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pod_reloader_core::gate::Gates;
 use pod_reloader_core::sync_status::Report;
 
-use crate::due::{HALTED, told_by};
+use crate::due::{HALTED, PENDING, told_by};
 use crate::gates;
 use crate::history::Event;
 use crate::print::Verdict;
@@ -21,6 +21,10 @@ pub(super) fn waits_for(
         return Some((Verdict::Good, gates::in_short(&closed).into()));
     }
     let (reason, is_problem) = match (&report.waits_for, latest) {
+        // The gate of a Namespace that cannot be seen, or of a window by the clock of the operator.
+        (Some(waiting), _) if waiting.reason == PENDING && waiting.objects.is_empty() => {
+            return Some((Verdict::Good, GATED.into()));
+        }
         (Some(waiting), _) => (&*waiting.reason, waiting.is_problem),
         (None, Some(event)) if !report.leads && told_by(event).is_some() => {
             (event.shown_reason(), event.is_warning)
@@ -34,10 +38,13 @@ pub(super) fn waits_for(
     Some((verdict, words(reason)))
 }
 
+/// What workloads wait for if the operator names no object that holds them back.
+const GATED: &str = "on hold, or waiting for approval or a restart window";
+
 /// Says for a number of workloads what they wait for.
 fn words(reason: &str) -> Cow<'static, str> {
     let known = match reason {
-        "RestartPending" => "on hold by an object that they track",
+        PENDING => "on hold by an object that they track",
         "WaitingForStage" => "waiting for their stage",
         "WaitingForRelease" => "waiting for a release",
         "WaitingForTogether" => "waiting for other objects to change, too",
@@ -169,6 +176,8 @@ mod tests {
         assert_eq!(told(None), None);
         let stage = (Verdict::Good, Cow::from("waiting for their stage"));
         assert_eq!(told(Some(("WaitingForStage", false))), Some(stage));
+        let gated = (Verdict::Good, Cow::from(GATED));
+        assert_eq!(told(Some((PENDING, false))), Some(gated));
         // No plugin has ever heard of these.
         let spring = (Verdict::Good, Cow::from("not restarted: WaitingForSpring"));
         assert_eq!(told(Some(("WaitingForSpring", false))), Some(spring));
