@@ -25,7 +25,7 @@ pub(crate) struct Remembered {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) id: WorkloadId,
-    /// The UID, which only those know who may read the workload, or have read it. Anybody may invent a review.
+    /// The UID, which only users know who can read the workload, or something that names it. Anybody can invent a review.
     pub(crate) uid: Box<str>,
 }
 
