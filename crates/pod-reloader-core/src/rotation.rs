@@ -14,7 +14,7 @@ mod tests;
 use jiff::SignedDuration;
 
 pub use self::pod::MountingPod;
-pub use self::statuses::{Changed, Class, Statuses, add};
+pub use self::statuses::{ChangedStatuses, Class, Statuses, add_status};
 use crate::decision::{Cause, Decision};
 use crate::digest::Objects;
 use crate::hash::Keyring;

@@ -365,6 +365,7 @@ const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
 
 /// The label value that stands for every key that does not exist.
 const UNKNOWN_KEY: &str = "unknown";
+
 #[cfg(test)]
 mod tests {
     use super::*;

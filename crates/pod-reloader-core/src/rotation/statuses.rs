@@ -13,7 +13,7 @@ use crate::secret_provider_class::{Classes, PodStatus};
 pub type Class = (Name, Name);
 
 /// The statuses of each class that were changed since their creation, with their generations.
-pub type Changed = HashMap<Class, HashMap<Box<str>, i64>>;
+pub type ChangedStatuses = HashMap<Class, HashMap<Box<str>, i64>>;
 
 /// The statuses that were changed since their creation.
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Statuses {
     pub fn listed(
         &mut self,
         namespace: Option<&Name>,
-        mut listed: Changed,
+        mut listed: ChangedStatuses,
         now: Instant,
     ) -> Vec<Class> {
         self.0.retain(|class, state| {
@@ -103,7 +103,7 @@ impl Statuses {
 }
 
 /// Adds a status to a list of those that were changed.
-pub fn add(changed: &mut Changed, status: &PodStatus) {
+pub fn add_status(changed: &mut ChangedStatuses, status: &PodStatus) {
     if let Some((class, name)) = place(status)
         && status.generation > 1
     {
@@ -176,9 +176,9 @@ mod tests {
         statuses.saw(&status("a", 2), now);
         let first = last_news(&statuses);
         let list = |statuses: &[PodStatus]| {
-            let mut changed = Changed::new();
+            let mut changed = ChangedStatuses::new();
             for status in statuses {
-                add(&mut changed, status);
+                add_status(&mut changed, status);
             }
             changed
         };
@@ -189,7 +189,7 @@ mod tests {
             1
         );
         assert_eq!(last_news(&statuses), first);
-        statuses.listed(Some(&name("other")), Changed::new(), later);
+        statuses.listed(Some(&name("other")), ChangedStatuses::new(), later);
         assert_eq!(last_news(&statuses), first);
         statuses.listed(Some(&name("shop")), list(&[status("a", 3)]), later);
         assert!(last_news(&statuses) > first);

@@ -17,6 +17,7 @@ pub(super) const OUTCOMES: [&str; 7] = [
     "too_long",
     "error",
 ];
+
 pub(super) fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
     let cause = match cause {
         Cause::FirstStamp => "first_stamp",

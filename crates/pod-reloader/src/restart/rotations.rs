@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{Changed, Class, Statuses};
+use pod_reloader_core::rotation::{ChangedStatuses, Class, Statuses};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ impl Rotations {
     }
 
     /// Takes in a complete list, of a namespace or of all of them. Returns the classes of which a status was changed.
-    pub(crate) fn listed(&self, namespace: Option<&Name>, listed: Changed) -> Vec<Class> {
+    pub(crate) fn listed(&self, namespace: Option<&Name>, listed: ChangedStatuses) -> Vec<Class> {
         self.statuses.lock().listed(namespace, listed, now())
     }
 

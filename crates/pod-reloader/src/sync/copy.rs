@@ -65,12 +65,12 @@ impl Syncer {
             return Some(next.into());
         }
         let content = match self.source(copying).await {
-            Ok(Source::Content(version, content)) => {
+            Ok(CopySource::Content(version, content)) => {
                 let current = Ok((version, content.digest));
                 self.state.lock().read(sync, current);
                 content
             }
-            Ok(Source::Obstacle(obstacle)) => {
+            Ok(CopySource::Obstacle(obstacle)) => {
                 // What is not found or not right comes by the watch. A right does not.
                 let again = obstacle == Obstacle::SourceForbidden;
                 self.state.lock().read(sync, Err(obstacle));
@@ -131,19 +131,19 @@ impl Syncer {
     }
 
     /// Returns the content of copies. Copies that are written at the same time share one read.
-    async fn source(&self, copying: &Copying) -> Result<Source, CallError> {
+    async fn source(&self, copying: &Copying) -> Result<CopySource, CallError> {
         let mut reading = copying.source.lock().await;
         if reading.version == copying.source_version
             && let Some(content) = reading.content.upgrade()
         {
-            return Ok(Source::Content(reading.version.clone(), content));
+            return Ok(CopySource::Content(reading.version.clone(), content));
         }
         let source = match self.calls.read(&copying.sync.source).await {
             Ok(Some(source)) => source,
-            Ok(None) => return Ok(Source::Obstacle(Obstacle::SourceNotFound)),
+            Ok(None) => return Ok(CopySource::Obstacle(Obstacle::SourceNotFound)),
             Err(error) if error.reason() == "forbidden" => {
                 self.kit.errors.count(Some(&error));
-                return Ok(Source::Obstacle(Obstacle::SourceForbidden));
+                return Ok(CopySource::Obstacle(Obstacle::SourceForbidden));
             }
             Err(error) => return Err(error),
         };
@@ -153,9 +153,9 @@ impl Syncer {
                 let content = Arc::new(content);
                 reading.version = version.clone();
                 reading.content = Arc::downgrade(&content);
-                Source::Content(version, content)
+                CopySource::Content(version, content)
             }
-            Err(not_copied) => Source::Obstacle(Obstacle::Source(not_copied)),
+            Err(not_copied) => CopySource::Obstacle(Obstacle::Source(not_copied)),
         })
     }
 
@@ -257,7 +257,7 @@ fn step(copying: &Copying, content: &Content, object: &Object, last: Option<&Exa
 }
 
 /// The source of copies.
-enum Source {
+enum CopySource {
     /// The content of the copies, and the resourceVersion that it was read from.
     Content(Box<str>, Arc<Content>),
     /// The reason why there is none.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{Changed, Class, MountingPod, rotated};
+use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, rotated};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ impl RotatedPods {
     }
 
     /// Takes in a complete list of the statuses in a namespace, or in all of them.
-    pub(crate) fn listed(&self, namespace: Option<&Name>, changed: Changed) {
+    pub(crate) fn listed(&self, namespace: Option<&Name>, changed: ChangedStatuses) {
         let classes = self.rotations.listed(namespace, changed);
         self.push_mounting(classes);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use pod_reloader_core::api_discovery::{State, state};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{Changed, add};
+use pod_reloader_core::rotation::{ChangedStatuses, add_status};
 use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
 use tokio::task::JoinSet;
 use tracing::debug;
@@ -65,7 +65,7 @@ pub(super) async fn watch_statuses(
                             for namespace in &namespaces {
                                 reconciler
                                     .rotations()
-                                    .listed(namespace.as_ref(), Changed::new());
+                                    .listed(namespace.as_ref(), ChangedStatuses::new());
                             }
                         }
                     }
@@ -105,12 +105,12 @@ impl Follower<PodStatus> for StatusFollower {
 
 /// Those statuses of a list that were changed since their creation.
 #[derive(Default)]
-struct ListedStatuses(Changed);
+struct ListedStatuses(ChangedStatuses);
 
 impl Extend<PodStatus> for ListedStatuses {
     fn extend<I: IntoIterator<Item = PodStatus>>(&mut self, statuses: I) {
         for status in statuses {
-            add(&mut self.0, &status);
+            add_status(&mut self.0, &status);
         }
     }
 }
