@@ -217,6 +217,6 @@ fn items_are_names_with_or_without_a_kind() {
 
 #[test]
 fn the_documented_number_of_names_is_the_largest() {
-    let page = include_str!("../../../../docs/safe-rollouts.md");
+    let page = include_str!("../../../../docs/together.md");
     assert!(page.contains(&format!("The annotation takes 2 to {MAX_ITEMS} names")));
 }

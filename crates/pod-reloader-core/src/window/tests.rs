@@ -281,6 +281,6 @@ fn every_window_of_every_zone_opens_within_eight_days() {
 
 #[test]
 fn the_documented_number_of_windows_is_the_largest() {
-    let page = include_str!("../../../../docs/safe-rollouts.md");
+    let page = include_str!("../../../../docs/gates.md");
     assert!(page.contains(&format!("A workload can have {MAX_WINDOWS} windows")));
 }
