@@ -96,7 +96,7 @@ that is null is not set. An empty one is, which `merge` would not heed. */ -}}
 
 {{- /* The image of all pods, from the registry that all charts of a parent chart use, if there is one. */ -}}
 {{- define "pod-reloader.image" -}}
-{{- $repository := required "image.repository is required, because no image is published yet: build one with `make image`, push it to a registry of yours with `make push`, and name it with --set image.repository=REGISTRY/NAME (docs/install.md#the-image)" .Values.image.repository -}}
+{{- $repository := required "image.repository is required, because no image is published yet: build one with `make image`, push it to a registry of yours with `make push`, and name it with --set image.repository=REGISTRY/NAME (docs/image.md)" .Values.image.repository -}}
 {{- with (.Values.global | default dict).imageRegistry -}}
 {{- /* The first part names a registry if it has a dot or a port. */ -}}
 {{- $name := regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" -}}
@@ -711,13 +711,13 @@ messages could not. */ -}}
 {{- end -}}
 {{- if $row.word -}}
 {{- if eq (toString $value) $row.word -}}
-{{- fail (printf "%s: %s is now %s (docs/install.md#renamed-values)" $row.value $row.word $row.now) -}}
+{{- fail (printf "%s: %s is now %s (docs/values.md#renamed-values)" $row.value $row.word $row.now) -}}
 {{- end -}}
 {{- else -}}
 {{- /* SAP's chart has empty selectors in its values. */ -}}
 {{- if kindIs "map" $value }}{{ $value = values $value | compact }}{{ end -}}
 {{- if or $value (kindIs "bool" $value) -}}
-{{- fail (printf "%s is now %s (docs/install.md#renamed-values)" $row.value $row.now) -}}
+{{- fail (printf "%s is now %s (docs/values.md#renamed-values)" $row.value $row.now) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -427,7 +427,7 @@ fn without_an_image_the_chart_says_in_one_sentence_what_to_set() -> Result<()> {
             "make image",
             "make push",
             "--set image.repository=REGISTRY/NAME",
-            "docs/install.md#the-image",
+            "docs/image.md",
         ] {
             ensure!(sentence.contains(part), "{part}: {error}");
         }
@@ -695,7 +695,7 @@ fn the_documented_values_are_those_of_the_chart() -> Result<()> {
         table += &format!("| `{name}` | {default} | {meaning} |\n");
     }
     // The second one is the page of the chart, for those who have only the package.
-    for path in ["../../docs/install.md", "README.md"] {
+    for path in ["../../docs/values.md", "README.md"] {
         let path = chart().join(path);
         let page = fs::read_to_string(&path)?;
         let (before, rest) = page
@@ -727,12 +727,12 @@ fn every_list_of_dialects_and_of_presets_is_complete() -> Result<()> {
 
     let values = read("values.yaml")?;
     let annotations = read("../../docs/annotations.md")?;
-    let install = read("../../docs/install.md")?;
+    let scope = read("../../docs/scope.md")?;
     let migration = read("../../docs/migration/README.md")?;
     for dialect in dialects() {
         let named =
             |line: &str| line.starts_with("dialects: [pod-reloader, ") && line.contains(&dialect);
-        ensure!(install.lines().any(named), "install.md: {dialect}");
+        ensure!(scope.lines().any(named), "scope.md: {dialect}");
         let row = format!("| `dialects: [pod-reloader, {dialect}]` |");
         let is_ours = dialect == "pod-reloader";
         ensure!(

@@ -25,7 +25,7 @@ fn the_documented_flags_are_those_of_the_command_line() {
 
 #[test]
 fn the_documented_ports_are_those_of_the_command_line() {
-    let page = include_str!("../../../../docs/install.md");
+    let page = include_str!("../../../../docs/network.md");
     let command = Args::command();
     for (name, value) in [
         ("webhook-bind-address", "webhook.port"),

@@ -22,7 +22,7 @@ fn an_old_name_or_word_is_refused_with_the_new_one() -> Result<()> {
     for Renamed { value, word, now } in table()? {
         let set = format!("{value}={}", word.as_deref().unwrap_or("x"));
         let error = template(&["--set", &set]).err().context(set.clone())?;
-        let complaint = format!("is now {now} (docs/install.md#renamed-values)");
+        let complaint = format!("is now {now} (docs/values.md#renamed-values)");
         ensure!(format!("{error}").contains(&complaint), "{set}: {error}");
     }
     Ok(())
@@ -45,7 +45,7 @@ fn what_the_earlier_defaults_lack_hides_no_old_name() -> Result<()> {
 
 #[test]
 fn every_renamed_value_is_documented() -> Result<()> {
-    let page = fs::read_to_string(chart().join("../../docs/install.md"))?;
+    let page = fs::read_to_string(chart().join("../../docs/values.md"))?;
     let (_, section) = page
         .split_once("\n## Renamed values\n")
         .context("no section")?;
