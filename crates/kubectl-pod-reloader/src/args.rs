@@ -621,10 +621,17 @@ mod tests {
         assert!(list("--watch --live").is_err());
     }
 
-    /// Flags are not compared here: another test runs the commands of the document.
+    /// Flags are not compared here: another test runs the commands of the pages.
     #[test]
-    fn the_document_has_every_command_and_no_other() {
-        let document = include_str!("../../../docs/kubectl.md");
+    fn the_first_page_has_every_command_and_no_page_has_another() {
+        let overview = include_str!("../../../docs/kubectl.md");
+        let pages = [
+            overview,
+            include_str!("../../../docs/kubectl-change.md"),
+            include_str!("../../../docs/kubectl-explain.md"),
+            include_str!("../../../docs/kubectl-operate.md"),
+            include_str!("../../../docs/kubectl-status.md"),
+        ];
         let command = Cli::command();
         let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
         let shown = BTreeSet::from_iter(shown.map(|it| it.get_name()));
@@ -632,10 +639,16 @@ mod tests {
             let mut words = text.split(|it: char| !it.is_ascii_lowercase() && it != '_');
             words.next().unwrap_or_default()
         };
-        let told = document.split("kubectl pod-reloader ").skip(1).map(after);
-        let told: BTreeSet<_> = told
-            .filter(|it| !it.is_empty() && *it != "__complete")
-            .collect();
-        assert_eq!(told, shown);
+        let told = |page: &'static str| -> BTreeSet<_> {
+            let words = page.split("kubectl pod-reloader ").skip(1).map(after);
+            words
+                .filter(|it| !it.is_empty() && *it != "__complete")
+                .collect()
+        };
+        assert_eq!(told(overview), shown);
+        for page in pages {
+            let unknown: Vec<_> = told(page).difference(&shown).copied().collect();
+            assert!(unknown.is_empty(), "{unknown:?}");
+        }
     }
 }
