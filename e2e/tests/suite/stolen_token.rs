@@ -1,4 +1,4 @@
-//! The powers of a stolen token, of the operator or of the writer: the table of docs/security.md, tried row by row.
+//! The powers of a stolen token, of the operator or of the writer: the table of docs/stolen-token.md, tried row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -264,9 +264,9 @@ enum Answer {
 /// Returns the table's answers for a process: for the operator with the default values, and for the writer with copies
 /// and bound fields in all namespaces.
 fn documented(process: Tested) -> Result<BTreeMap<String, Answer>> {
-    let page = include_str!("../../../docs/security.md");
+    let page = include_str!("../../../docs/stolen-token.md");
     let (_, section) = page
-        .split_once("\n## What a stolen token can do\n")
+        .split_once("\n## What each token can do\n")
         .context("the page has the section")?;
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with("| "));

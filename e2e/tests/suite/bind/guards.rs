@@ -229,8 +229,8 @@ async fn patched(client: &Client, url: &str, patch: &Value, words: Option<&str>)
     Ok(())
 }
 
-/// Asserts that the operator's token changes the spec of such an object, and nothing else of it, as docs/security.md
-/// says.
+/// Asserts that the operator's token changes the spec of such an object, and nothing else of it, as
+/// docs/stolen-token.md says.
 async fn operators_token(scene: &Scene) -> Result<()> {
     let client = scene.operators_client().await?;
     let at = |group: &str| format!("/apis/{group}/namespaces/{}", scene.namespace);
