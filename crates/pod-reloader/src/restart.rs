@@ -1,7 +1,6 @@
 //! The controller that restarts workloads.
 
 mod action;
-pub(crate) mod brakes;
 mod certificates;
 pub(crate) mod controller;
 mod copies;
@@ -18,6 +17,7 @@ mod namespaces;
 mod passes;
 mod phase;
 pub(crate) mod progress;
+pub(crate) mod recent_writes;
 pub(crate) mod reconcile;
 mod releases;
 mod reloads;

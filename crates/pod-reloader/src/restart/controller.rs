@@ -14,10 +14,10 @@ use tracing::info;
 use crate::config::keys::Keys;
 use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
-use crate::restart::brakes::Brakes;
 use crate::restart::copies::Keeper;
 use crate::restart::loop_status::LoopStatus;
 use crate::restart::progress::Progress;
+use crate::restart::recent_writes::RecentWrites;
 use crate::restart::reconcile::Reconciler;
 use crate::restart::settings::Settings;
 use crate::restart::watch;
@@ -42,7 +42,7 @@ pub(crate) struct Restarts {
     pub(crate) events: Events,
     pub(crate) notifications: Option<Notifications>,
     pub(crate) metrics: Metrics,
-    pub(crate) brakes: Brakes,
+    pub(crate) recent_writes: RecentWrites,
     /// What the webhook is told of the term.
     pub(crate) loop_status: LoopStatus,
     /// The user name by which the apiserver knows us, once it is known.
@@ -62,7 +62,7 @@ impl Restarts {
             self.events,
             self.notifications,
             self.metrics.clone(),
-            self.brakes,
+            self.recent_writes,
         );
         self.loop_status.term_begins(&progress.memories);
         let reconciler = Arc::new(Reconciler::new(

@@ -18,9 +18,9 @@ use tracing::{info, warn};
 use crate::metrics::Metrics;
 use crate::report::notice::{Count, Notice, about};
 use crate::report::notify::Notifications;
-use crate::restart::brakes::Brakes;
 use crate::restart::memory::Memories;
 use crate::restart::passes::{Look, Passes, Pending};
+use crate::restart::recent_writes::RecentWrites;
 use crate::runtime::events::Events;
 
 /// The maximum time that a restart waits for its objects to settle, in settle periods.
@@ -33,7 +33,7 @@ pub(crate) struct Progress {
     metrics: Metrics,
     /// What is remembered of each workload.
     pub(crate) memories: Memories,
-    pub(crate) brakes: Brakes,
+    pub(crate) recent_writes: RecentWrites,
     /// The keys that the log has already reported as missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
 }
@@ -43,14 +43,14 @@ impl Progress {
         events: Events,
         notifications: Option<Notifications>,
         metrics: Metrics,
-        brakes: Brakes,
+        recent_writes: RecentWrites,
     ) -> Self {
         Self {
             events,
             notifications,
             metrics,
             memories: Memories::default(),
-            brakes,
+            recent_writes,
             unknown_keys: Mutex::default(),
         }
     }
@@ -165,7 +165,7 @@ impl Progress {
     /// Returns when the last write will have stood for long enough. `None` if it already has, or if the
     /// last notice to the user was not [`Notice::Reverted`].
     pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
-        let until = self.brakes.last_write(id)? + INTERVAL;
+        let until = self.recent_writes.last_write(id)? + INTERVAL;
         (self.is_reported_reverted(id) && Instant::now() < until).then_some(until)
     }
 

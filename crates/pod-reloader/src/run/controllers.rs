@@ -14,8 +14,8 @@ use super::Parts;
 use crate::bind::controller::{BIND, Bindings};
 use crate::keep::controller::{KEEP, Keeping};
 use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
-use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
+use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::controller::{Controller, term};
 use crate::runtime::events::Events;
@@ -111,7 +111,7 @@ impl Parts {
             events,
             notifications: self.notifications(reconciling),
             metrics: self.metrics.clone(),
-            brakes: Brakes::default(),
+            recent_writes: RecentWrites::default(),
             loop_status: self.loop_status.clone(),
             ourselves: self.ourselves.clone(),
         }

@@ -25,8 +25,8 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
-use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
+use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::events::Events;
 
@@ -170,7 +170,7 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         client.clone(),
         Budget::new(),
         keys,
-        Progress::new(events, None, metrics.clone(), Brakes::default()),
+        Progress::new(events, None, metrics.clone(), RecentWrites::default()),
         metrics,
     );
     for kind in WorkloadKind::BUILT_IN {

@@ -12,7 +12,7 @@ pub(super) fn publish(reconciler: &Reconciler) {
         ..
     } = reconciler;
     digests.retain(|reference| workloads.is_referenced(reference));
-    progress.brakes.tidy();
+    progress.recent_writes.tidy();
     reconciler.deleted.tidy();
     let (config_objects, references) = workloads.referenced();
     metrics.config_objects.set(config_objects as i64);

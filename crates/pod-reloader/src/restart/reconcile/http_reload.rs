@@ -147,10 +147,10 @@ impl Reconciler {
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
         let written = || {
             self.progress.not_pending(id);
-            let brakes = &self.progress.brakes;
-            brakes.restarted(id, config_hash, began, true, self.settings.max_restarts);
+            let recent_writes = &self.progress.recent_writes;
+            recent_writes.restarted(id, config_hash, began, true, self.settings.max_restarts);
             // The baseline before and this one are one restart less.
-            brakes.give_back(id);
+            recent_writes.give_back(id);
             self.metrics.reload(ReloadOutcome::Reloaded);
             log_reload(id, "reloaded pods");
             self.progress

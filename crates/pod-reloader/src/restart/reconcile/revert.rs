@@ -95,9 +95,13 @@ impl Reconciler {
                 .with(id, |memory| memory.trials.put_back(&earlier.undone));
             self.progress.undone(id, true);
             let max_restarts = self.settings.max_restarts;
-            self.progress
-                .brakes
-                .restarted(id, &earlier.config_hash, began, true, max_restarts);
+            self.progress.recent_writes.restarted(
+                id,
+                &earlier.config_hash,
+                began,
+                true,
+                max_restarts,
+            );
             self.metrics.reverts.inc();
             self.progress.publish(workload, Notice::PutBack);
         };

@@ -37,8 +37,8 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call, Reaction};
 use super::*;
-use crate::restart::brakes::Brakes;
 use crate::restart::progress::MAX_SETTLE_PERIODS;
+use crate::restart::recent_writes::RecentWrites;
 use crate::runtime::events::Events;
 use crate::runtime::worker::PANIC_PAUSE;
 
@@ -819,7 +819,13 @@ impl Operator {
     /// Starts a loop for workloads or namespaces with these labels.
     fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
         let dialects = Dialects::default();
-        Self::start_with(apiserver, settings(), labels, dialects, Brakes::default())
+        Self::start_with(
+            apiserver,
+            settings(),
+            labels,
+            dialects,
+            RecentWrites::default(),
+        )
     }
 
     /// Starts a loop that reads annotations of Namespaces.
@@ -828,7 +834,7 @@ impl Operator {
             scope().and_namespaces(true),
             apiserver,
             settings(),
-            Brakes::default(),
+            RecentWrites::default(),
         )
     }
 
@@ -838,14 +844,19 @@ impl Operator {
         settings: Settings,
         labels: Labels,
         dialects: Dialects,
-        brakes: Brakes,
+        recent_writes: RecentWrites,
     ) -> Self {
         let scope = scope().with(labels, dialects);
         let scope = scope.and_stages(judged(&settings));
-        Self::start_in(scope, apiserver, settings, brakes)
+        Self::start_in(scope, apiserver, settings, recent_writes)
     }
 
-    fn start_in(scope: Scope, apiserver: Apiserver, settings: Settings, brakes: Brakes) -> Self {
+    fn start_in(
+        scope: Scope,
+        apiserver: Apiserver,
+        settings: Settings,
+        recent_writes: RecentWrites,
+    ) -> Self {
         let (client, own) = (apiserver.client(), name("operator"));
         let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
         let (events, sending) = Events::new(client.clone());
@@ -861,7 +872,7 @@ impl Operator {
             client,
             Budget::new(),
             keys,
-            Progress::new(events, None, metrics.clone(), brakes),
+            Progress::new(events, None, metrics.clone(), recent_writes),
             metrics.clone(),
         );
         if reconciler.reloads.is_some() {

@@ -117,7 +117,7 @@ impl Reconciler {
         let id = &workload.id;
         let since = self.progress.pending_since(id);
         let changes = self.memories.tracked_changes(workload, snapshot);
-        let last_write = self.progress.brakes.last_write(id).or(since);
+        let last_write = self.progress.recent_writes.last_write(id).or(since);
         let is_changed =
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
         let mut changed = self.memories.due_changes(workload, snapshot);
@@ -133,7 +133,7 @@ impl Reconciler {
             first_news: snapshot.first_news.or(since),
             changed,
             is_changed,
-            is_again: self.progress.brakes.is_again(id, config_hash),
+            is_again: self.progress.recent_writes.is_again(id, config_hash),
         }
     }
 
@@ -175,7 +175,7 @@ impl Reconciler {
         // Changes from here on are a restart of their own, which settles anew.
         self.progress.not_pending(id);
         let max_restarts = self.settings.max_restarts;
-        self.progress.brakes.restarted(
+        self.progress.recent_writes.restarted(
             id,
             restarting.config_hash,
             restarting.began,
@@ -218,7 +218,7 @@ impl Reconciler {
         self.write(workload, patch, is_written, || {
             self.metrics.baseline();
             self.progress
-                .brakes
+                .recent_writes
                 .baseline_written(&workload.id, baseline);
             let WorkloadId {
                 kind,
@@ -264,7 +264,7 @@ impl Reconciler {
     ) -> Result<Action, RestartError> {
         let id = &workload.id;
         let max_restarts = self.settings.max_restarts;
-        if let Err(next) = self.progress.brakes.begin_write(id, max_restarts) {
+        if let Err(next) = self.progress.recent_writes.begin_write(id, max_restarts) {
             return Ok(Action::RequeueAt(next));
         }
         let params = patch_params();
@@ -289,7 +289,7 @@ impl Reconciler {
                 debug!(workload = %id, "the workload changed while it was patched");
                 self.metrics.patch_conflict();
                 self.read_again(&api, id).await?;
-                match self.progress.brakes.next_write(id, max_restarts) {
+                match self.progress.recent_writes.next_write(id, max_restarts) {
                     None => Ok(Action::RequeueAt(Instant::now())),
                     Some(_) => Err(RestartError::Patch {
                         workload: id.clone(),

@@ -37,10 +37,10 @@ impl BrakePause {
         if limit == 0 {
             return None;
         }
-        let (released, pause) = self
-            .progress
-            .brakes
-            .braked(&workload.id, config_hash, limit)?;
+        let (released, pause) =
+            self.progress
+                .recent_writes
+                .braked(&workload.id, config_hash, limit)?;
         (Instant::now() < released).then(|| {
             self.progress.report(workload, Notice::Braked(pause));
             released

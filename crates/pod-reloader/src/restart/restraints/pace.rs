@@ -31,9 +31,9 @@ impl WritePause {
         let max_restarts = self.settings.max_restarts;
         let next = self
             .progress
-            .brakes
+            .recent_writes
             .next_write(&workload.id, max_restarts)?;
-        if self.progress.brakes.is_again(&workload.id, value) {
+        if self.progress.recent_writes.is_again(&workload.id, value) {
             self.progress.report(workload, Notice::Reverted);
         }
         Some(next)

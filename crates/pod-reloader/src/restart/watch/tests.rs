@@ -19,8 +19,8 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
-use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
+use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::events::Events;
 
@@ -209,7 +209,7 @@ impl Operator {
             client.clone(),
             budget.clone(),
             Arc::new(Keys::new(client.clone(), &name("operator"), &name("keys"))),
-            Progress::new(events, None, metrics.clone(), Brakes::default()),
+            Progress::new(events, None, metrics.clone(), RecentWrites::default()),
             metrics,
         ));
         Self {

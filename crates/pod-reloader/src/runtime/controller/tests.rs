@@ -25,9 +25,9 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
-use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
 use crate::restart::loop_status::LoopStatus;
+use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 use crate::runtime::events::{Events, Report};
@@ -187,7 +187,7 @@ impl Both {
             events: events.clone(),
             notifications: None,
             metrics: metrics.clone(),
-            brakes: Brakes::default(),
+            recent_writes: RecentWrites::default(),
             loop_status: LoopStatus::default(),
             ourselves: Arc::new(OnceLock::from(String::new())),
         };

@@ -69,7 +69,7 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     let scope = scope().with(Labels::default(), Dialects::default());
     let scope = scope.and_http_reloads(true);
     let scope = scope.and_stages(judged(&settings));
-    let operator = Operator::start_in(scope, apiserver, settings, Brakes::default());
+    let operator = Operator::start_in(scope, apiserver, settings, RecentWrites::default());
     for kind in WorkloadKind::BUILT_IN {
         operator.reconciler.lists().is_whole(kind, None);
     }
@@ -421,7 +421,7 @@ async fn a_loop_that_observes_asks_no_pod() {
         ..settings()
     };
     let scope = scope.and_http_reloads(true);
-    let operator = Operator::start_in(scope, apiserver, settings, Brakes::default());
+    let operator = Operator::start_in(scope, apiserver, settings, RecentWrites::default());
     operator.sees("web");
     settles(&operator).await;
     changes(&operator, "2").await;

@@ -26,7 +26,7 @@ async fn pinning(deployments: impl IntoIterator<Item = Value>) -> Operator {
 
 fn start(apiserver: Apiserver) -> Operator {
     let scope = scope().and_pins(true);
-    let operator = Operator::start_in(scope, apiserver, settings(), Brakes::default());
+    let operator = Operator::start_in(scope, apiserver, settings(), RecentWrites::default());
     for kind in WorkloadKind::BUILT_IN {
         operator.reconciler.lists().is_whole(kind, None);
     }

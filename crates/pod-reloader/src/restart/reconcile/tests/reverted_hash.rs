@@ -96,13 +96,13 @@ fn config_hash(deployment: &Value) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_is_reverted_is_bounded_even_without_a_limit_to_restarts() {
-    let operator = Operator::without_limit(Brakes::default()).await;
+    let operator = Operator::without_limit(RecentWrites::default()).await;
     webhook(operator, Reaction::Replaced).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_change_restarts_without_a_limit_to_restarts() {
-    let operator = Operator::without_limit(Brakes::default()).await;
+    let operator = Operator::without_limit(RecentWrites::default()).await;
     for value in 2..=60 {
         operator
             .apiserver
@@ -116,8 +116,8 @@ async fn each_change_restarts_without_a_limit_to_restarts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_of_the_same_process_goes_on_counting() {
-    let brakes = Brakes::default();
-    let operator = Operator::without_limit(brakes.clone()).await;
+    let recent_writes = RecentWrites::default();
+    let operator = Operator::without_limit(recent_writes.clone()).await;
     operator.apiserver.reacts([Reaction::Replaced]);
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
@@ -128,7 +128,7 @@ async fn a_new_leader_of_the_same_process_goes_on_counting() {
         patches.extend(leader.patches());
         leader.running.abort();
         let apiserver = leader.apiserver.clone();
-        leader = start(apiserver, 0, brakes.clone());
+        leader = start(apiserver, 0, recent_writes.clone());
         leader.hears("app").await;
     }
     assert!(patches.len() > 10, "{}", patches.len());
@@ -240,7 +240,7 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     apiserver.write_config_map("other", "1");
     apiserver.write_deployment(deployment("web"));
     apiserver.reacts(reactions.iter().copied());
-    let operator = start(apiserver, limit, Brakes::default());
+    let operator = start(apiserver, limit, RecentWrites::default());
     let mut due = deeds.iter().cycle().enumerate().peekable();
     let mut wait = due.peek().map_or(0, |(_, (_, wait))| *wait);
     watch(&operator, TEN_MINUTES * 3 / 2, |operator| {
@@ -275,7 +275,7 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     }
 }
 
-fn start(apiserver: Apiserver, max_restarts: usize, brakes: Brakes) -> Operator {
+fn start(apiserver: Apiserver, max_restarts: usize, recent_writes: RecentWrites) -> Operator {
     let settings = Settings {
         max_restarts,
         ..settings()
@@ -285,14 +285,14 @@ fn start(apiserver: Apiserver, max_restarts: usize, brakes: Brakes) -> Operator 
         settings,
         Labels::default(),
         Dialects::default(),
-        brakes,
+        recent_writes,
     )
 }
 
 impl Operator {
     /// Starts a loop with a Deployment `web`, and no limit to its restarts.
-    async fn without_limit(brakes: Brakes) -> Self {
-        let operator = start(Apiserver::default(), 0, brakes);
+    async fn without_limit(recent_writes: RecentWrites) -> Self {
+        let operator = start(Apiserver::default(), 0, recent_writes);
         operator.apiserver.write_config_map("app", "1");
         operator.apiserver.write_deployment(deployment("web"));
         watch(&operator, Duration::from_secs(120), |_| {}).await;

@@ -201,7 +201,7 @@ async fn with_observe_nothing_is_put_back() {
         settings,
         Labels::default(),
         Dialects::default(),
-        Brakes::default(),
+        RecentWrites::default(),
     );
     operator.apiserver.write_config_map("app", "1");
     loses(&operator, held_by("kubectl-annotate"));

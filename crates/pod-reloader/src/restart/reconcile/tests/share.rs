@@ -34,7 +34,7 @@ fn start(apiserver: Apiserver, settings: Settings, dialects: Dialects) -> Operat
         settings,
         Labels::default(),
         dialects,
-        Brakes::default(),
+        RecentWrites::default(),
     )
 }
 

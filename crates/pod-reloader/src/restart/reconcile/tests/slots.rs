@@ -39,7 +39,13 @@ async fn limited(limits: Limits, deployments: impl IntoIterator<Item = Value>) -
 
 fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     let (labels, dialects) = (Labels::default(), Dialects::default());
-    let operator = Operator::start_with(apiserver, settings, labels, dialects, Brakes::default());
+    let operator = Operator::start_with(
+        apiserver,
+        settings,
+        labels,
+        dialects,
+        RecentWrites::default(),
+    );
     for kind in WorkloadKind::BUILT_IN {
         operator.reconciler.lists().is_whole(kind, None);
     }

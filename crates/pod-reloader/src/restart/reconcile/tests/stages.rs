@@ -658,7 +658,7 @@ async fn observing_names_the_stage() {
         observe: true,
         ..settings()
     };
-    let operator = Operator::start_in(scope(), apiserver, settings, Brakes::default());
+    let operator = Operator::start_in(scope(), apiserver, settings, RecentWrites::default());
     for name in ["a", "b"] {
         operator.sees(name);
     }

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 /// The recent writes of this process to workloads. They outlive a term of leadership.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Brakes(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
+pub(crate) struct RecentWrites(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
 
-impl Brakes {
+impl RecentWrites {
     /// Returns when a workload may be written to next, if not now.
     pub(crate) fn next_write(&self, id: &WorkloadId, max_restarts: usize) -> Option<Instant> {
-        let brakes = self.0.lock();
-        let next = brakes.get(id)?.next(now(), max_restarts)?;
+        let all = self.0.lock();
+        let next = all.get(id)?.next(now(), max_restarts)?;
         Some(next.into())
     }
 
@@ -28,8 +28,8 @@ impl Brakes {
     ///
     /// Returns the time from which the write may be sent, if not now.
     pub(crate) fn begin_write(&self, id: &WorkloadId, max_restarts: usize) -> Result<(), Instant> {
-        let mut brakes = self.0.lock();
-        let writes = brakes.entry(id.clone()).or_default();
+        let mut all = self.0.lock();
+        let writes = all.entry(id.clone()).or_default();
         Ok(writes.begin(now(), max_restarts)?)
     }
 
@@ -45,8 +45,8 @@ impl Brakes {
         is_changed: bool,
         max_restarts: usize,
     ) {
-        let mut brakes = self.0.lock();
-        let writes = brakes.entry(id.clone()).or_default();
+        let mut all = self.0.lock();
+        let writes = all.entry(id.clone()).or_default();
         writes.restarted(config_hash, at.into_std(), is_changed, max_restarts, now());
     }
 
@@ -59,8 +59,8 @@ impl Brakes {
 
     /// Notes that a baseline was written to a workload.
     pub(crate) fn baseline_written(&self, id: &WorkloadId, baseline: &str) {
-        let mut brakes = self.0.lock();
-        let writes = brakes.entry(id.clone()).or_default();
+        let mut all = self.0.lock();
+        let writes = all.entry(id.clone()).or_default();
         writes.baseline_written(baseline, now());
     }
 
@@ -72,8 +72,8 @@ impl Brakes {
     /// Returns true if this is the value of the last write to a workload, so that somebody must have
     /// reverted it.
     pub(crate) fn is_again(&self, id: &WorkloadId, value: &str) -> bool {
-        let brakes = self.0.lock();
-        brakes.get(id).is_some_and(|writes| writes.is_again(value))
+        let all = self.0.lock();
+        all.get(id).is_some_and(|writes| writes.is_again(value))
     }
 
     /// Returns when a workload may be restarted again, and the pause after its last restart, if it was
@@ -84,8 +84,8 @@ impl Brakes {
         config_hash: &str,
         limit: usize,
     ) -> Option<(Instant, Duration)> {
-        let brakes = self.0.lock();
-        let (at, pause) = brakes.get(id)?.braked(config_hash, limit, now())?;
+        let all = self.0.lock();
+        let (at, pause) = all.get(id)?.braked(config_hash, limit, now())?;
         Some((at.into(), pause))
     }
 
