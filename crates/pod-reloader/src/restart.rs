@@ -1,6 +1,7 @@
 //! The controller that restarts workloads.
 
 mod action;
+mod brake;
 mod certificates;
 pub(crate) mod controller;
 mod copies;
@@ -9,24 +10,28 @@ mod deleted;
 mod digests;
 mod error;
 mod fingerprints;
+mod gates;
 mod kinds;
 mod lists;
 pub(crate) mod loop_status;
 mod memory;
 mod namespaces;
+mod pace;
+mod parts;
 mod passes;
-mod phase;
 pub(crate) mod progress;
 pub(crate) mod recent_writes;
 pub(crate) mod reconcile;
 mod releases;
 mod reloads;
+mod restraint;
 mod restraints;
 mod rotations;
-mod rounds;
 pub(crate) mod settings;
+mod settle;
 mod slots;
 mod stages;
 mod stuck;
+mod together;
 pub(crate) mod watch;
 mod workloads;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::together::Round;
 use pod_reloader_core::trials::Trials;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -18,7 +19,6 @@ use crate::restart::digests::Snapshot;
 use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
 use crate::restart::reloads::Reload;
-use crate::restart::rounds::Rounds;
 use crate::restart::stuck::Stuck;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
@@ -53,7 +53,7 @@ pub(crate) struct WorkloadMemory {
     /// The configuration that is put back if the workload does not become healthy with it.
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
-    pub(crate) rounds: Rounds,
+    pub(crate) round: Option<Box<Round>>,
     /// The pod of a StatefulSet that is in the way.
     pub(crate) stuck: Stuck,
     /// The run of a CronJob that has not begun.
@@ -161,7 +161,7 @@ impl WorkloadMemory {
             is_foreign,
             is_undone,
             trials,
-            rounds,
+            round,
             stuck,
             runs,
             certificates,
@@ -172,7 +172,7 @@ impl WorkloadMemory {
             && !is_foreign
             && !is_undone
             && trials.is_empty()
-            && rounds.is_empty()
+            && round.is_none()
             && stuck.is_empty()
             && runs.is_empty()
             && certificates.is_empty()

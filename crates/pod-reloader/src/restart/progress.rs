@@ -1,6 +1,5 @@
 //! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
-mod releases;
 mod undone;
 
 use std::collections::BTreeSet;

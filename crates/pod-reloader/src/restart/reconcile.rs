@@ -44,9 +44,11 @@ use crate::restart::kinds::{ServedAs, ServedKinds, version};
 use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::releases::ReleaseWait;
 use crate::restart::reloads::{Reloads, over_http};
-use crate::restart::restraints::{Parts, ReleaseWait, Restraints};
+use crate::restart::restraints::Restraints;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
@@ -98,6 +100,7 @@ impl Reconciler {
         metrics: Metrics,
     ) -> Self {
         let parts = Parts::new(settings, &scope, progress, metrics.clone());
+        let (stages, slots) = (Arc::default(), Arc::new(Slots::new(parts.settings.limits)));
         let source = Source::new(
             client.clone(),
             DEADLINE,
@@ -111,8 +114,8 @@ impl Reconciler {
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
         };
         Self {
-            restraints: Restraints::new(&parts),
-            failures: Failures::new(&parts),
+            restraints: Restraints::new(&parts, &scope, &stages, &slots),
+            failures: Failures::new(&parts, &stages, &slots),
             pins: PinnedContent::new(&parts, &keys, &digests),
             certificates: LoadedCertificates::new(&parts, &digests),
             rotated: RotatedPods::new(&parts, &client, &budget),
@@ -128,8 +131,8 @@ impl Reconciler {
             workloads: parts.workloads,
             lists: parts.lists,
             progress: parts.progress,
-            stages: parts.stages,
-            slots: parts.slots,
+            stages,
+            slots,
             worker: parts.worker,
             errors: metrics.errors.of(RESTART),
             metrics,
@@ -273,8 +276,7 @@ impl Reconciler {
 
     /// Takes in that the objects of `affected` are tracked from now on, or no longer.
     fn forget_affected(&self, affected: &Affected) {
-        // An object that nobody referenced may be remembered in an old state, because its events were
-        // ignored.
+        // An object that nobody referenced may be remembered in an old state, because its events were ignored.
         self.digests.forget(
             affected,
             |reference| self.workloads.stays_tracked(reference, affected),
@@ -316,7 +318,7 @@ impl Reconciler {
     }
 
     /// Returns what lets restarts wait for releases.
-    pub(crate) fn releases(&self) -> &ReleaseWait {
+    pub(crate) fn releases(&self) -> &Arc<ReleaseWait> {
         &self.restraints.releases
     }
 
@@ -360,8 +362,7 @@ impl Reconciler {
     pub(crate) fn config_listed(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
         let is_news = self.digests.observe(reference, resource_version, now);
-        let first_news = is_news.then_some(now);
-        let consumers = self.workloads.consumers(reference, first_news);
+        let consumers = self.workloads.consumers(reference, is_news.then_some(now));
         self.stages.news(&consumers);
         if is_news {
             self.progress.news(&consumers);

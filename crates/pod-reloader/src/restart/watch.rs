@@ -2,7 +2,6 @@
 
 pub(super) mod custom;
 mod picked;
-mod releases;
 mod statuses;
 
 use std::collections::HashSet;
@@ -24,6 +23,7 @@ use self::picked::list_picked;
 use self::statuses::watch_statuses;
 use crate::config::source::listed;
 use crate::restart::reconcile::Reconciler;
+use crate::restart::releases;
 use crate::runtime::budget::Budget;
 use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
@@ -86,7 +86,8 @@ pub(crate) fn spawn(
             watches.spawn(config.follow(ages.clone(), follower));
         }
     }
-    releases::spawn(&mut watches, client, scope.releases(), reconciler, budget);
+    let releases = (reconciler.releases(), ages);
+    releases::watch::spawn(&mut watches, client, scope.releases(), releases, budget);
     if scope.reads_namespaces() {
         spawn_namespaces(&mut watches, client, scope, reconciler, budget);
     }

@@ -11,7 +11,7 @@ use tracing::debug;
 use crate::restart::certificates::{Certificate, Loaded};
 use crate::restart::digests::{Digests, Snapshot};
 use crate::restart::memory::Memories;
-use crate::restart::restraints::Parts;
+use crate::restart::parts::Parts;
 use crate::restart::workloads::Workloads;
 
 /// The key of a Secret that holds certificates.

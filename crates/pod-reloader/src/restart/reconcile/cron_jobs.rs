@@ -12,8 +12,8 @@ use crate::config::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::cron_jobs;
 use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::restraints::Parts;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 

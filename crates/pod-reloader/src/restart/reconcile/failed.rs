@@ -12,8 +12,8 @@ use crate::config::error::ReadError;
 use crate::metrics::RESTART;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::restraints::Parts;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::runtime::controller::ControllerErrors;
@@ -33,12 +33,12 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(super) fn new(parts: &Parts, stages: &Arc<Stages>, slots: &Arc<Slots>) -> Self {
         Self {
             errors: parts.metrics.errors.of(RESTART),
             progress: parts.progress.clone(),
-            stages: parts.stages.clone(),
-            slots: parts.slots.clone(),
+            stages: stages.clone(),
+            slots: slots.clone(),
             worker: parts.worker.clone(),
         }
     }

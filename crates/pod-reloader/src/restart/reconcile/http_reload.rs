@@ -21,7 +21,7 @@ use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::reloads::{Begin, Changes, Reload, Reloads, Stand};
-use crate::restart::restraints::DueRestart;
+use crate::restart::restraint::DueRestart;
 
 impl Reconciler {
     /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or

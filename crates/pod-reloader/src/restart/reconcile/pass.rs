@@ -13,8 +13,8 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::phase::Phase;
-use crate::restart::restraints::{DueRestart, Restraints};
+use crate::restart::restraint::{DueRestart, Phase};
+use crate::restart::restraints::Restraints;
 use crate::runtime::worker::Handler;
 
 /// The time after which certificates are read again that could not be read.
@@ -236,7 +236,7 @@ impl Reconciler {
         // Without a settle period, nothing needs to be unchanged for a while after the news.
         let settled = at_once.unwrap_or(settled);
         // What was read while a release was under way says nothing about its end.
-        let ended = self.progress.release_ended(&due.workload.id);
+        let ended = self.restraints.releases.ended(&due.workload.id);
         due.hash_since.max(settled).max(ended.unwrap_or(settled))
     }
 

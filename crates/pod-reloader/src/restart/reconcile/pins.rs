@@ -13,8 +13,8 @@ use crate::config::keys::Keys;
 use crate::report::notice::Notice;
 use crate::restart::digests::{Digests, Snapshot};
 use crate::restart::error::RestartError;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::restraints::Parts;
 
 /// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
 const LARGE: usize = 8 << 20;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::metrics::RESTART;
 use crate::restart::digests::Snapshot;
-use crate::restart::restraints::Parts;
+use crate::restart::parts::Parts;
 use crate::restart::rotations::Rotations;
 use crate::restart::settings::Settings;
 use crate::restart::workloads::Workloads;

@@ -1,4 +1,6 @@
 //! Gates: a restart waits for what its users have put in its way.
+//!
+//! Its rule is `pod_reloader_core::gate`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +11,12 @@ use pod_reloader_core::gate::{self, Closed};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
 use crate::runtime::worker::Worker;
@@ -31,11 +34,11 @@ pub(crate) struct ClosedGate {
 }
 
 impl ClosedGate {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
         Self {
             settings: parts.settings.clone(),
             progress: parts.progress.clone(),
-            stages: parts.stages.clone(),
+            stages: stages.clone(),
             worker: parts.worker.clone(),
         }
     }

@@ -1,4 +1,4 @@
-//! Stages: a restart waits for workloads that get the content before.
+//! Holds restarts back for workloads that get the content before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use pod_reloader_core::staging::Staging;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::lists::ListsDue;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
-use crate::restart::stages::Stages;
+use crate::restart::stages::memory::Stages;
 use crate::restart::workloads::Workloads;
 use crate::runtime::worker::Worker;
 
@@ -32,12 +33,12 @@ pub(crate) struct StageWait {
 }
 
 impl StageWait {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
         Self {
             settings: parts.settings.clone(),
             lists: parts.lists.clone(),
             workloads: parts.workloads.clone(),
-            stages: parts.stages.clone(),
+            stages: stages.clone(),
             progress: parts.progress.clone(),
             worker: parts.worker.clone(),
         }

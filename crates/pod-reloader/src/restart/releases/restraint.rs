@@ -1,33 +1,47 @@
-//! Releases: a restart waits for one that is under way and may change more objects.
+//! Holds restarts back for releases, and takes in what watches show of these.
 
 use std::sync::Arc;
 
 use pod_reloader_core::name::Name;
 use pod_reloader_core::release::{AppliedRevision, Release, Revision, Tool, Wait};
+use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::releases::Releases;
+use crate::restart::releases::memory::Releases;
+use crate::restart::releases::waits;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::runtime::worker::Worker;
+
+/// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
+const PART_OF_MEMORY: usize = 8;
 
 /// Holds a restart back while its release is under way.
 pub(crate) struct ReleaseWait {
-    releases: Arc<Releases>,
+    releases: Releases,
+    memories: Memories,
     progress: Arc<Progress>,
     metrics: Metrics,
     worker: Arc<Worker<WorkloadId>>,
 }
 
 impl ReleaseWait {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, scope: &Scope) -> Self {
+        let settings = &parts.settings;
         Self {
-            releases: parts.releases.clone(),
+            releases: Releases::new(
+                settings.release_wait,
+                scope.releases(),
+                settings.namespace_memory / PART_OF_MEMORY,
+            ),
+            memories: parts.progress.memories.clone(),
             progress: parts.progress.clone(),
             metrics: parts.metrics.clone(),
             worker: parts.worker.clone(),
@@ -73,9 +87,15 @@ impl ReleaseWait {
         }
     }
 
+    /// Returns when the restart of a workload last stopped waiting for a release.
+    pub(crate) fn ended(&self, id: &WorkloadId) -> Option<Instant> {
+        waits::ended(&self.memories, id)
+    }
+
     /// Queues the workloads whose restart waits for a release.
     fn moved(&self, release: &Release) {
-        self.worker.push_all(self.progress.awaiting(release));
+        self.worker
+            .push_all(waits::awaiting(&self.memories, release));
     }
 }
 
@@ -89,28 +109,27 @@ impl Restraint for ReleaseWait {
         } = *due;
         let (id, now) = (&workload.id, Instant::now());
         if self.releases.is_empty() {
-            self.progress.awaits(id, None);
+            waits::note(&self.memories, id, None);
             return None;
         }
-        let memories = &self.progress.memories;
-        let mut changes = memories.tracked_changes(workload, snapshot);
+        let mut changes = self.memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= hash_since);
-        let since = self.progress.waiting_since(id).unwrap_or(now);
+        let since = waits::since(&self.memories, id).unwrap_or(now);
         let Some(Wait { release, until }) = self.releases.wait(workload, snapshot, &changes, since)
         else {
-            self.progress.awaits(id, None);
+            waits::note(&self.memories, id, None);
             return None;
         };
         let until = Instant::from_std(until);
         if until <= now {
-            self.progress.awaits(id, None);
+            waits::note(&self.memories, id, None);
             self.releases.give_up(&release);
             let notice = Notice::ReleaseUnfinished(release);
             self.progress.send(workload, notice);
             self.metrics.release_timeouts.inc();
             return None;
         }
-        let is_news = self.progress.awaits(id, Some(&release));
+        let is_news = waits::note(&self.memories, id, Some(&release));
         let notice = Notice::AwaitsRelease(release);
         self.progress.waits_untold(workload, notice.clone());
         if is_news {

@@ -1,14 +1,17 @@
 //! The pace of writes: a workload that was written to a moment ago waits.
+//!
+//! Its rule is `Allowance` in `pod_reloader_core::brake`.
 
 use std::sync::Arc;
 
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
 
 /// Holds a write back after other ones.
@@ -18,7 +21,7 @@ pub(crate) struct WritePause {
 }
 
 impl WritePause {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts) -> Self {
         Self {
             settings: parts.settings.clone(),
             progress: parts.progress.clone(),

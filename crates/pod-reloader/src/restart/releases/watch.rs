@@ -10,31 +10,33 @@ use pod_reloader_core::release::{
 };
 use tokio::task::JoinSet;
 
-use crate::restart::reconcile::Reconciler;
+use crate::restart::releases::ReleaseWait;
 use crate::runtime::budget::Budget;
 use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
+use crate::runtime::watch_age::Watches;
 
 /// Adds a watch of the releases in each of `places`.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     watches: &mut JoinSet<()>,
     client: &Client,
     places: &Places,
-    reconciler: &Arc<Reconciler>,
+    (releases, ages): (&Arc<ReleaseWait>, &Watches),
     budget: &Budget,
 ) {
     for (tool, namespaces) in places {
         for namespace in namespaces {
-            let parts = (
-                client.clone(),
-                namespace.clone(),
-                reconciler.clone(),
-                budget.clone(),
-            );
+            let follower = ReleaseFollower {
+                releases: releases.clone(),
+                namespace: namespace.clone(),
+            };
+            let parts = (client.clone(), budget.clone(), ages.clone());
             match tool {
-                Tool::Helm => watches.spawn(watch::<ReleaseSecret>("HelmRelease", parts)),
-                Tool::Flux => watches.spawn(watch::<Kustomization>("Kustomization", parts)),
-                Tool::ArgoCd => watches.spawn(watch::<Application>("Application", parts)),
+                Tool::Helm => watches.spawn(watch::<ReleaseSecret>("HelmRelease", parts, follower)),
+                Tool::Flux => {
+                    watches.spawn(watch::<Kustomization>("Kustomization", parts, follower))
+                }
+                Tool::ArgoCd => watches.spawn(watch::<Application>("Application", parts, follower)),
             };
         }
     }
@@ -44,23 +46,19 @@ pub(super) fn spawn(
 /// `kind`.
 async fn watch<O: ReleaseObject + Foreign>(
     kind: &'static str,
-    (client, namespace, reconciler, budget): (Client, Option<Name>, Arc<Reconciler>, Budget),
+    (client, budget, ages): (Client, Budget, Watches),
+    follower: ReleaseFollower,
 ) {
-    let objects = api(&client, namespace.as_ref(), ());
+    let objects = api(&client, follower.namespace.as_ref(), ());
     let mut objects = Resources::<O>::new(objects, kind, &budget);
     if let Some(selector) = O::SELECTOR {
         objects = objects.with_labels(selector.to_owned());
     }
-    let watches = reconciler.metrics().watches.clone();
-    let follower = ReleaseFollower {
-        reconciler,
-        namespace,
-    };
-    objects.follow(watches, follower).await;
+    objects.follow(ages, follower).await;
 }
 
 struct ReleaseFollower {
-    reconciler: Arc<Reconciler>,
+    releases: Arc<ReleaseWait>,
     namespace: Option<Name>,
 }
 
@@ -70,24 +68,24 @@ impl<O: ReleaseObject> Follower<O> for ReleaseFollower {
 
     fn listing(&mut self) {
         let namespace = self.namespace.as_ref();
-        self.reconciler.releases().listing(O::TOOL, namespace);
+        self.releases.listing(O::TOOL, namespace);
     }
 
     fn listed(&mut self, object: O) -> Option<()> {
         if let Some(revision) = object.revision() {
-            self.reconciler.releases().seen(revision);
+            self.releases.seen(revision);
         }
         None
     }
 
     fn all_listed(&mut self, (): ()) {
         let namespace = self.namespace.as_ref();
-        self.reconciler.releases().all_listed(O::TOOL, namespace);
+        self.releases.all_listed(O::TOOL, namespace);
     }
 
     fn gone(&mut self, object: O) {
         if let Some(revision) = object.revision() {
-            self.reconciler.releases().gone(&revision);
+            self.releases.gone(&revision);
         }
     }
 }

@@ -1,17 +1,21 @@
 //! Objects that change together: a restart waits until all of them have changed.
+//!
+//! Its rule is `pod_reloader_core::together`.
 
 use std::sync::Arc;
 
 use pod_reloader_core::decision::Decision;
-use pod_reloader_core::together::Verdict;
+use pod_reloader_core::digest::Objects;
+use pod_reloader_core::together::{Round, Together, Verdict};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::stages::Stages;
 use crate::runtime::worker::Worker;
 
@@ -23,10 +27,10 @@ pub(crate) struct TogetherWait {
 }
 
 impl TogetherWait {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
         Self {
             progress: parts.progress.clone(),
-            stages: parts.stages.clone(),
+            stages: stages.clone(),
             worker: parts.worker.clone(),
         }
     }
@@ -34,7 +38,7 @@ impl TogetherWait {
     /// Notes which objects of a workload have changed, of those that change together.
     pub(crate) fn look(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
         let (id, memories) = (&workload.id, &self.progress.memories);
-        let has_looked = || memories.with(id, |memory| !memory.rounds.is_empty());
+        let has_looked = || memories.with(id, |memory| memory.round.is_some());
         let is_due = match decision {
             Decision::Set { cause, .. } => cause.is_of_content(),
             Decision::Unchanged => false,
@@ -43,7 +47,9 @@ impl TogetherWait {
             Decision::MissingConfig(_) | Decision::Baseline(_) => return,
         };
         let objects = &snapshot.objects;
-        memories.with(id, |memory| memory.rounds.look(workload, objects, is_due));
+        memories.with(id, |memory| {
+            look(&mut memory.round, workload, objects, is_due)
+        });
     }
 }
 
@@ -58,7 +64,7 @@ impl Restraint for TogetherWait {
         }
         let id = &workload.id;
         let memories = &self.progress.memories;
-        match memories.with(id, |memory| memory.rounds.verdict(together)) {
+        match memories.with(id, |memory| verdict(memory.round.as_deref_mut(), together)) {
             Verdict::Go => None,
             Verdict::Wait(missing, until) => {
                 let notice = Notice::AwaitsTogether(missing, together.timeout);
@@ -79,4 +85,22 @@ impl Restraint for TogetherWait {
             }
         }
     }
+}
+
+/// Takes in the objects of a workload as they are now. `is_due` says that its pods have other content.
+fn look(round: &mut Option<Box<Round>>, workload: &Workload, objects: &Objects, is_due: bool) {
+    let Some(together) = workload.together.as_deref() else {
+        *round = None;
+        return;
+    };
+    let contents = workload.references.contents(objects);
+    let now = Instant::now().into_std();
+    let round = round.get_or_insert_default();
+    round.look(together, &contents, is_due, now);
+}
+
+/// Returns whether a restart that is due has to wait for objects.
+fn verdict(round: Option<&mut Round>, together: &Together) -> Verdict {
+    let now = Instant::now().into_std();
+    round.map_or(Verdict::Go, |round| round.verdict(together, now))
 }

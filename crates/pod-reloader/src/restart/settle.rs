@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::restart::action::Action;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
 
 /// Holds a restart back until its objects have settled.
@@ -16,7 +17,7 @@ pub(crate) struct SettlePeriod {
 }
 
 impl SettlePeriod {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts) -> Self {
         Self {
             settings: parts.settings.clone(),
             progress: parts.progress.clone(),

@@ -1,14 +1,17 @@
 //! The brake: a workload that was restarted too often waits.
+//!
+//! Its rule is `pod_reloader_core::brake`.
 
 use std::sync::Arc;
 
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
 use crate::runtime::worker::Worker;
@@ -22,11 +25,11 @@ pub(crate) struct BrakePause {
 }
 
 impl BrakePause {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
         Self {
             settings: parts.settings.clone(),
             progress: parts.progress.clone(),
-            stages: parts.stages.clone(),
+            stages: stages.clone(),
             worker: parts.worker.clone(),
         }
     }

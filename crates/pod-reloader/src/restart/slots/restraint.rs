@@ -1,14 +1,15 @@
-//! Limits: a restart waits until fewer rollouts are under way.
+//! Holds restarts back until fewer rollouts are in progress.
 
 use std::sync::Arc;
 
-use super::{DueRestart, Parts, Phase, Restraint};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::lists::ListsDue;
+use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::settings::Settings;
-use crate::restart::slots::Slots;
+use crate::restart::slots::memory::Slots;
 
 /// Holds a restart back while there is no slot for it. In the commit phase, it takes its slot.
 pub(crate) struct SlotWait {
@@ -19,11 +20,11 @@ pub(crate) struct SlotWait {
 }
 
 impl SlotWait {
-    pub(super) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Parts, slots: &Arc<Slots>) -> Self {
         Self {
             settings: parts.settings.clone(),
             lists: parts.lists.clone(),
-            slots: parts.slots.clone(),
+            slots: slots.clone(),
             progress: parts.progress.clone(),
         }
     }
