@@ -3,6 +3,8 @@
 //! The decision is that of the CronJob controller for a run that its schedule asks for: `syncCronJob` in
 //! `pkg/controller/cronjob/cronjob_controllerv2.go` of Kubernetes.
 
+mod runs;
+
 use jiff::Timestamp;
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use jsonptr::PointerBuf;
@@ -15,6 +17,8 @@ use serde_json::{Value, json};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::raw;
 use crate::texts::Texts;
+
+pub use self::runs::Runs;
 
 /// The annotation that `kubectl create job --from` sets, too.
 const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";

@@ -56,6 +56,7 @@ pub mod scope;
 mod weight;
 pub mod workload;
 
+pub mod certificates;
 pub mod copies;
 pub mod cron_job;
 pub mod index;

@@ -4,6 +4,8 @@
 //! bad configuration is in the way of the corrected one, too, until somebody
 //! [deletes it](https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#forced-rollback).
 
+mod last_look;
+
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +18,8 @@ use crate::metadata::{Metadata, Wanted, resource};
 use crate::raw;
 use crate::texts::Texts;
 use crate::workload::Workload;
+
+pub use self::last_look::LastLook;
 
 /// The label in which a pod has the name of its revision.
 const REVISION: &str = "controller-revision-hash";

@@ -1,60 +1,103 @@
-//! Remembers when the certificates expire that the pods of a workload have loaded.
+//! Certificates: finds out when those expire that pods have loaded, because a restart may not wait for a window that
+//! long.
+//!
+//! Its rule is `pod_reloader_core::certificates`, which the gates ask.
 
-use jiff::Timestamp;
-use pod_reloader_core::digest::{Digest, Objects, Presence};
-use pod_reloader_core::reference::Reference;
+use std::sync::Arc;
 
-/// The certificates of a workload that is restarted only at certain times. One that would expire before the next
-/// restart is an outage. What pods have loaded is known only from the time when their config hash was right, so
-/// a new leader does not know it of workloads that wait.
-#[derive(Default)]
-pub(crate) struct Certificates(Option<Box<Loaded>>);
+use pod_reloader_core::certificates::{Certificate, Loaded};
+use pod_reloader_core::decision::present_value;
+use pod_reloader_core::digest::{ConfigObject, Presence};
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::workload::Workload;
+use tracing::debug;
 
-/// What the pods of a workload with this config hash have loaded.
-pub(crate) struct Loaded {
-    pub(crate) config_hash: Box<str>,
-    pub(crate) certificates: Vec<Certificate>,
+use crate::restart::digests::{Digests, Snapshot};
+use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
+use crate::restart::workloads::Workloads;
+
+/// The key of a Secret that holds certificates.
+const CERTIFICATES: &str = "tls.crt";
+/// The maximum number of Secrets of one workload whose certificates are looked at.
+const MAX_SECRETS: usize = 16;
+
+/// Finds that out when the config hash is right: later, nobody knows what the pods have loaded.
+pub(crate) struct LoadedCertificates {
+    digests: Arc<Digests>,
+    workloads: Arc<Workloads>,
+    memories: Memories,
 }
 
-/// The certificates of one Secret.
-pub(crate) struct Certificate {
-    pub(crate) secret: Reference,
-    /// The digest of the Secret that holds them.
-    pub(crate) digest: Digest,
-    /// The time when the first of them expires.
-    pub(crate) expires: Timestamp,
-}
-
-impl Certificates {
-    /// Returns true if it is known what the pods have loaded that have this config hash.
-    pub(crate) fn are_known(&self, config_hash: &str) -> bool {
-        self.of(config_hash).is_some()
+impl LoadedCertificates {
+    pub(crate) fn new(parts: &Parts, digests: &Arc<Digests>) -> Self {
+        Self {
+            digests: digests.clone(),
+            workloads: parts.workloads.clone(),
+            memories: parts.progress.memories.clone(),
+        }
     }
 
-    /// Notes what the pods have loaded.
-    pub(crate) fn load(&mut self, loaded: Loaded) {
-        self.0 = Some(Box::new(loaded));
-    }
-
-    /// Returns when the first of the certificates expires that a restart replaces: pods with this config hash
-    /// have loaded it, and its Secret, which is among `objects`, has changed since.
-    pub(crate) fn first_expiry(&self, config_hash: &str, objects: &Objects) -> Option<Timestamp> {
-        let loaded = self.of(config_hash)?;
-        let is_replaced = |it: &&Certificate| match objects.get(&it.secret) {
-            Some(Presence::Present(secret)) => secret.digest != it.digest,
-            Some(Presence::Absent) | None => false,
+    /// Notes when the certificates expire that the pods of a workload with the right hash have loaded, if it
+    /// is restarted only at certain times. Returns false if that could not be found out.
+    pub(crate) async fn note(&self, workload: &Workload, snapshot: &Snapshot) -> bool {
+        let gates = workload.gates.as_deref();
+        let has_windows = gates.is_some_and(|it| it.windows.is_some());
+        let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {
+            return true;
         };
-        let replaced = loaded.certificates.iter().filter(is_replaced);
-        replaced.map(|it| it.expires).min()
+        let id = &workload.id;
+        let are_known = self
+            .memories
+            .with(id, |memory| memory.certificates.are_known(config_hash));
+        if are_known {
+            return true;
+        }
+        let mut certificates = Vec::new();
+        for (secret, object) in secrets_with_certificates(workload, snapshot).take(MAX_SECRETS) {
+            match self.digests.source().certificate_expiry(secret).await {
+                Ok(Some((version, expires))) if *version == *object.resource_version => {
+                    certificates.extend(expires.map(|expires| Certificate {
+                        secret: secret.clone(),
+                        digest: object.digest,
+                        expires,
+                    }));
+                }
+                // It has changed since, so what the pods have loaded is not there any more.
+                Ok(_) => {}
+                Err(error) => {
+                    debug!(workload = %workload.id, %secret.name, %error, "cannot read the certificates of a workload");
+                    return false;
+                }
+            }
+        }
+        // It may have been deleted in the meantime.
+        if self.workloads.get(&workload.id).is_some() {
+            let config_hash = config_hash.into();
+            let loaded = Loaded {
+                config_hash,
+                certificates,
+            };
+            self.memories
+                .with(id, |memory| memory.certificates.load(loaded));
+        }
+        true
     }
+}
 
-    /// Returns true if nothing is known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn of(&self, config_hash: &str) -> Option<&Loaded> {
-        let loaded = self.0.as_deref();
-        loaded.filter(|loaded| *loaded.config_hash == *config_hash)
-    }
+/// Returns the Secrets whose certificates a workload tracks.
+fn secrets_with_certificates<'a>(
+    workload: &'a Workload,
+    snapshot: &'a Snapshot,
+) -> impl Iterator<Item = (&'a Reference, &'a ConfigObject)> {
+    snapshot
+        .objects
+        .iter()
+        .filter_map(|(reference, presence)| match presence {
+            Presence::Present(object) if reference.kind == ConfigKind::Secret => {
+                let extent = workload.references.extent(reference)?;
+                extent.includes(CERTIFICATES).then_some((reference, object))
+            }
+            Presence::Present(_) | Presence::Absent => None,
+        })
 }

@@ -1,261 +1,116 @@
-//! Runs a CronJob out of schedule when its config has changed, if the settings ask for it.
+//! CronJobs: runs them out of schedule when their config has changed, if the settings ask for it.
+//!
+//! Its rule is `pod_reloader_core::cron_job`.
 
-use std::time::Duration;
+mod jobs;
 
-use jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions, PropagationPolicy};
-use kube::{Api, Client};
-use pod_reloader_core::annotations::FIELD_MANAGER;
-use pod_reloader_core::cron_job::{ActiveJob, CronJob, Job};
-use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::workload::WorkloadId;
+use std::sync::Arc;
+
+use kube::Client;
+use pod_reloader_core::cron_job::{NoRun, Run};
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::debug;
+use tracing::info;
 
+use crate::config::error::in_own_words;
+use crate::report::notice::Notice;
+use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
+use crate::restart::progress::Progress;
+use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
-use crate::runtime::client::{DEADLINE, patch_params, within};
-use crate::runtime::error::CallError;
-use crate::runtime::resources::{Resources, api};
 
-/// The shortest and the longest time between two looks at a CronJob whose run has to wait. In between, it is a tenth of
-/// the time that the run has waited: a Job can be active for days, and many CronJobs can wait at once.
-const LOOK: Duration = Duration::from_secs(5);
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// The number of attempts to count a Job as active: its controller writes to the same status.
-const ATTEMPTS: u32 = 3;
-
-/// Returns true for the kind of workload that can be run out of schedule.
-pub(crate) fn is_cron_job(kind: WorkloadKind) -> bool {
-    kind.is("batch", "CronJob")
+/// Runs CronJobs.
+pub(crate) struct CronJobs {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    memories: Memories,
+    progress: Arc<Progress>,
 }
 
-/// The run of a CronJob that has not begun.
-#[derive(Default)]
-pub(crate) struct Runs(Option<Box<DueRun>>);
+impl CronJobs {
+    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+        }
+    }
 
-/// A run that has not begun.
-#[derive(Clone, Copy)]
-struct DueRun {
-    since: Timestamp,
-    noted: Instant,
-    next_look: Instant,
-}
+    /// Notes that a workload has other content from now on: if it is a CronJob, a run is due.
+    pub(crate) fn run_is_due(&self, id: &WorkloadId) {
+        if id.kind.is("batch", "CronJob") {
+            let since = (self.settings.clock)();
+            self.memories
+                .with(id, |memory| memory.runs.note(since, now()));
+        }
+    }
 
-impl Runs {
-    /// Notes that a run is due. An earlier one that has not begun is the same: it would have this configuration, too.
-    pub(crate) fn note(&mut self, since: Timestamp) {
-        let now = Instant::now();
-        let run = DueRun {
-            since,
-            noted: now,
-            next_look: now,
+    /// Runs a CronJob out of schedule, if a run of it is due and need not wait. Returns when to look again. Creates a Job
+    /// once, and reports a failure.
+    pub(crate) async fn run(&self, workload: &Workload) -> Option<Instant> {
+        let id = &workload.id;
+        let (due, next_look) = self.memories.with(id, |memory| memory.runs.due())?;
+        let waits = || {
+            let next = self.memories.with(id, |memory| memory.runs.waits(now()));
+            Some(Instant::from_std(next))
         };
-        self.0 = Some(Box::new(run));
-    }
-
-    /// Returns since when a run is due, and when to look at it.
-    pub(crate) fn due(&self) -> Option<(Timestamp, Instant)> {
-        let run = self.0.as_ref()?;
-        Some((run.since, run.next_look))
-    }
-
-    /// Notes that a run has to wait. Returns when to look at it again.
-    pub(crate) fn waits(&mut self) -> Instant {
-        let now = Instant::now();
-        let Some(run) = &mut self.0 else {
-            return now + LOOK;
-        };
-        let waited = now - run.noted;
-        run.next_look = now + (waited / 10).clamp(LOOK, LONGEST_LOOK);
-        run.next_look
-    }
-
-    /// Forgets the run, which has begun or never will.
-    pub(crate) fn forget(&mut self) {
-        self.0 = None;
-    }
-
-    /// Returns true if no run is due.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-/// Reads a CronJob.
-pub(crate) async fn read(
-    client: &Client,
-    budget: &Budget,
-    id: &WorkloadId,
-) -> Result<CronJob, CallError> {
-    let cron_jobs = cron_jobs(client, budget, id);
-    within(DEADLINE, cron_jobs.get(&id.name)).await
-}
-
-/// Deletes the Jobs that are replaced, creates a Job as `kubectl create job --from` does, and returns its name. The
-/// CronJob's controller then counts it as active, as it does its own.
-///
-/// # Errors
-///
-/// Returns an error if a Job could not be replaced or created. Nothing depends on the status: the controller also finds
-/// the Job by its owner.
-pub(crate) async fn begin(
-    client: &Client,
-    budget: &Budget,
-    id: &WorkloadId,
-    cron_job: &CronJob,
-    replaced: &[ActiveJob],
-) -> Result<Option<String>, CallError> {
-    let Some(manifest) = cron_job.job() else {
-        return Ok(None);
-    };
-    for job in replaced {
-        delete(client, id, job).await?;
-    }
-    let namespace = Some(&id.namespace);
-    let jobs: Resources<Job> = Resources::new(api(client, namespace, ()), "Job", budget);
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    let job = within(DEADLINE, jobs.create(&params, manifest)).await?;
-    if let Err(error) = count(client, budget, id, &job).await {
-        let (namespace, name, reason) = (&id.namespace, &*id.name, error.reason());
-        debug!(%namespace, name, reason, "the Job is not among the active ones of its CronJob");
-    }
-    Ok(Some(job.name().to_owned()))
-}
-
-/// Deletes a Job as the CronJob's controller does. One that is gone need not be.
-async fn delete(client: &Client, id: &WorkloadId, job: &ActiveJob) -> Result<(), CallError> {
-    let jobs: Api<Job> = api(client, Some(&id.namespace), ());
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
-        preconditions: Some(Preconditions {
-            uid: Some(job.uid.to_string()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match within(DEADLINE, jobs.delete(&job.name, &params)).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Adds a Job to those that the CronJob's controller counts as active.
-async fn count(
-    client: &Client,
-    budget: &Budget,
-    id: &WorkloadId,
-    job: &Job,
-) -> Result<(), CallError> {
-    let cron_jobs = cron_jobs(client, budget, id);
-    let params = patch_params();
-    let mut attempt = 1;
-    loop {
-        let cron_job = within(DEADLINE, cron_jobs.get(&id.name)).await?;
-        let Some(patch) = cron_job.with_active(job) else {
-            return Ok(());
-        };
-        let patch = Patch::Json(patch);
-        match within(DEADLINE, cron_jobs.patch_status(&id.name, &params, &patch)).await {
-            Ok(_) => return Ok(()),
-            Err(error) if error.is_failed_test() || error.is_conflict() => {
-                if attempt == ATTEMPTS {
-                    return Err(error);
+        let next_look = Instant::from_std(next_look);
+        if Instant::now() < next_look {
+            return Some(next_look);
+        }
+        let begun = match jobs::read(&self.client, &self.budget, id).await {
+            Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
+                Run::Wait => return waits(),
+                Run::GiveUp(why) => {
+                    self.not_run(workload, why);
+                    Ok(None)
                 }
-                attempt += 1;
+                Run::Begin(replaced) => {
+                    jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
+                }
+            },
+            Err(error) if !error.is_refusal() => return waits(),
+            Err(error) => Err(error),
+        };
+        self.memories.with(id, |memory| memory.runs.forget());
+        let WorkloadId {
+            namespace, name, ..
+        } = id;
+        match begun {
+            Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
+            Ok(None) => {}
+            Err(error) => {
+                let notice = Notice::NotRun(in_own_words(&error).to_owned());
+                self.progress.report(workload, notice);
             }
-            Err(error) => return Err(error),
         }
+        None
+    }
+
+    /// Reports that a CronJob is not run out of schedule.
+    fn not_run(&self, workload: &Workload, why: NoRun) {
+        let WorkloadId {
+            namespace, name, ..
+        } = &workload.id;
+        let why = match why {
+            NoRun::TooLate => {
+                let error = "it could not begin within startingDeadlineSeconds";
+                let notice = Notice::NotRun(error.to_owned());
+                self.progress.report(workload, notice);
+                return;
+            }
+            NoRun::Suspended => "it is suspended",
+            NoRun::Scheduled => "its schedule has run it since",
+            NoRun::Deleted => "it is being deleted",
+        };
+        info!(%namespace, name = &**name, why, "a CronJob was not run");
     }
 }
 
-fn cron_jobs(client: &Client, budget: &Budget, id: &WorkloadId) -> Resources<CronJob> {
-    Resources::new(api(client, Some(&id.namespace), ()), "CronJob", budget)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::mock::{Answer, client};
-    use parking_lot::Mutex;
-    use pod_reloader_core::cron_job::Run;
-    use pod_reloader_core::name::Name;
-    use serde_json::{Value, json};
-
-    #[tokio::test]
-    async fn a_run_replaces_the_active_job_and_is_counted_as_active() {
-        let object = json!({
-            "metadata": {"name": "nightly", "uid": "u"},
-            "spec": {"concurrencyPolicy": "Replace", "jobTemplate": {"spec": {"fieldOfTheFuture": 1}}},
-            "status": {"active": [{"name": "nightly-1", "uid": "u1"}]},
-        });
-        let calls = Arc::new(Mutex::new(Vec::new()));
-        let (noted, answered) = (calls.clone(), object.clone());
-        let client = client(move |head, body| {
-            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let path = head.uri.path().to_owned();
-            let answer: Answer = match &*path {
-                _ if head.method == "DELETE" => Err((404, "NotFound")),
-                "/apis/batch/v1/namespaces/ns/jobs" => {
-                    Ok(json!({"metadata": {"name": "nightly-x", "uid": "u2"}}))
-                }
-                _ => Ok(answered.clone()),
-            };
-            noted.lock().push((format!("{} {path}", head.method), body));
-            ready(answer)
-        });
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "nightly".into(),
-        };
-        let cron_job: CronJob = serde_json::from_value(object).unwrap();
-        let Run::Begin(replaced) = cron_job.run(Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH)
-        else {
-            panic!("it is not run");
-        };
-        let begun = begin(&client, &Budget::new(), &id, &cron_job, replaced).await;
-        assert_eq!(begun.unwrap().as_deref(), Some("nightly-x"));
-
-        let calls = calls.lock();
-        let made: Vec<_> = calls.iter().map(|(call, _)| &**call).collect();
-        let namespace = "/apis/batch/v1/namespaces/ns";
-        assert_eq!(
-            made,
-            [
-                format!("DELETE {namespace}/jobs/nightly-1"),
-                format!("POST {namespace}/jobs"),
-                format!("GET {namespace}/cronjobs/nightly"),
-                format!("PATCH {namespace}/cronjobs/nightly/status"),
-            ]
-        );
-        assert_eq!(calls[0].1["preconditions"]["uid"], "u1");
-        assert_eq!(calls[0].1["propagationPolicy"], "Background");
-        assert_eq!(calls[1].1["spec"]["fieldOfTheFuture"], 1);
-        assert_eq!(calls[3].1[1]["path"], "/status/active/-");
-        assert_eq!(calls[3].1[1]["value"]["uid"], "u2");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_run_that_waits_is_looked_at_again_later() {
-        let mut runs = Runs::default();
-        assert_eq!(runs.due(), None);
-        runs.note(Timestamp::UNIX_EPOCH);
-        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, Instant::now())));
-        let next = runs.waits();
-        assert_eq!(next, Instant::now() + LOOK);
-        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, next)));
-        for (waited, pause) in [(50, 5), (100, 15), (3600, 60)] {
-            tokio::time::advance(Duration::from_secs(waited)).await;
-            assert_eq!(runs.waits(), Instant::now() + Duration::from_secs(pause));
-        }
-        runs.forget();
-        assert_eq!(runs.due(), None);
-    }
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }

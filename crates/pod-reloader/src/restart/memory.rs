@@ -7,19 +7,19 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use pod_reloader_core::certificates::Certificates;
+use pod_reloader_core::cron_job::Runs;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::stuck::LastLook;
 use pod_reloader_core::together::Round;
 use pod_reloader_core::trials::Trials;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use crate::restart::certificates::Certificates;
-use crate::restart::cron_jobs::Runs;
 use crate::restart::digests::Snapshot;
 use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
 use crate::restart::reloads::Reload;
-use crate::restart::stuck::Stuck;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
 /// no room. Clones share it.
@@ -54,8 +54,8 @@ pub(crate) struct WorkloadMemory {
     pub(crate) trials: Trials,
     /// How far the objects are that change together.
     pub(crate) round: Option<Box<Round>>,
-    /// The pod of a StatefulSet that is in the way.
-    pub(crate) stuck: Stuck,
+    /// The last look at the pods of a StatefulSet, one of which may be in the way.
+    pub(crate) stuck: LastLook,
     /// The run of a CronJob that has not begun.
     pub(crate) runs: Runs,
     /// The certificates that the pods have loaded.

@@ -1,7 +1,5 @@
 //! The reconcile loop: brings the config hash of each workload in line with its objects.
 
-mod certificates;
-mod cron_jobs;
 mod failed;
 mod gauges;
 mod http_reload;
@@ -12,7 +10,6 @@ mod pins;
 mod revert;
 mod rotations;
 mod settings;
-mod stuck;
 mod write;
 
 use std::sync::Arc;
@@ -29,15 +26,14 @@ use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use self::certificates::LoadedCertificates;
-use self::cron_jobs::CronJobs;
 use self::failed::Failures;
 use self::pins::PinnedContent;
 use self::rotations::RotatedPods;
-use self::stuck::StuckPods;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
+use crate::restart::certificates::LoadedCertificates;
+use crate::restart::cron_jobs::CronJobs;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
 use crate::restart::kinds::{ServedAs, ServedKinds, version};
@@ -52,6 +48,7 @@ use crate::restart::restraints::Restraints;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
+use crate::restart::stuck::StuckPods;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;

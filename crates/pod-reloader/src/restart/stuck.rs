@@ -1,87 +1,221 @@
-//! Remembers which pod is in the way of a corrected configuration, and since when.
+//! Stuck pods: deletes pods of StatefulSets that are in the way of a corrected configuration, if the settings ask for it.
+//!
+//! Its rule is `pod_reloader_core::stuck`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use pod_reloader_core::stuck::SetPod;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Client};
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::staging::Health;
+use pod_reloader_core::stuck::{LastLook, SetPod, StatefulSet, stuck_pod};
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
+use tracing::info;
 
-/// The last look at a StatefulSet whose rollout is under way.
-#[derive(Default)]
-pub(crate) struct Stuck(Option<Box<Look>>);
+use crate::metrics::Metrics;
+use crate::report::notice::Notice;
+use crate::restart::error::RestartError;
+use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
+use crate::restart::progress::Progress;
+use crate::restart::settings::Settings;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::worker::Worker;
 
-/// The last look at the pods of a StatefulSet.
-struct Look {
-    at: Instant,
-    found: Option<Found>,
+/// The number of looks at a pod before it is deleted, apart from the first.
+const LOOKS: u32 = 2;
+/// The minimum time between two looks, however soon a pod is to be deleted.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+
+/// Deletes such pods.
+pub(crate) struct StuckPods {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    metrics: Metrics,
+    memories: Memories,
+    progress: Arc<Progress>,
+    worker: Arc<Worker<WorkloadId>>,
 }
 
-/// A pod that was in the way.
-struct Found {
-    uid: Box<str>,
-    ready_changed: Option<Box<str>>,
-    since: Instant,
+impl StuckPods {
+    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            metrics: parts.metrics.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+            worker: parts.worker.clone(),
+        }
+    }
+
+    /// Deletes the pod that keeps a StatefulSet with the right hash from going on, if it has been in the way for
+    /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
+    pub(crate) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
+        let (id, after) = (&workload.id, self.settings.unstick_after);
+        if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
+            self.memories
+                .with(id, |memory| memory.stuck = LastLook::default());
+            return Ok(());
+        }
+        let pause = pause(after);
+        let next_look = self
+            .memories
+            .with(id, |memory| memory.stuck.next_look(pause, now()));
+        if let Some(next) = next_look {
+            self.worker.push(id.clone(), next.into());
+            return Ok(());
+        }
+        let failed = |source| RestartError::Unstick {
+            workload: id.clone(),
+            source,
+        };
+        let (set, pods) = match self.with_pods(workload).await {
+            // The watch is about to show that.
+            Err(error) if error.is_not_found() => return Ok(()),
+            read => read.map_err(failed)?,
+        };
+        if !set.replaces_in_order() {
+            self.memories
+                .with(id, |memory| memory.stuck.saw(None, now()));
+            return Ok(());
+        }
+        let pod = stuck_pod(workload, &set, &pods);
+        let since = self
+            .memories
+            .with(id, |memory| memory.stuck.saw(pod, now()));
+        if let (Some(pod), Some(since)) = (pod, since)
+            && Instant::from_std(since).elapsed() >= after
+        {
+            self.delete(workload, pod).await.map_err(failed)?;
+        }
+        self.worker.push(id.clone(), Instant::now() + pause);
+        Ok(())
+    }
+
+    /// Reads a StatefulSet, and its own pods if one of them can be in the way of another. The pods come last, so
+    /// none of them is older than the StatefulSet.
+    async fn with_pods(
+        &self,
+        workload: &Workload,
+    ) -> Result<(StatefulSet, Vec<SetPod>), CallError> {
+        let namespace = Some(&workload.id.namespace);
+        let sets = api(&self.client, namespace, ());
+        let sets = Resources::<StatefulSet>::new(sets, "StatefulSet", &self.budget);
+        let set = within(DEADLINE, sets.get(&workload.id.name)).await?;
+        let mut own = Vec::new();
+        if !set.replaces_in_order() {
+            return Ok((set, own));
+        }
+        let pods = api(&self.client, namespace, ());
+        let pods = Resources::new(pods, "Pod", &self.budget).with_labels(set.pod_labels());
+        // Others may have the same labels, and be many.
+        let keep = |pod: SetPod| {
+            if pod.is_of(workload) {
+                own.push(pod);
+            }
+        };
+        pods.list(&mut PAGE.clone(), keep).await?;
+        Ok((set, own))
+    }
+
+    /// Deletes a pod, unless it has changed in any way since it was read.
+    async fn delete(&self, workload: &Workload, pod: &SetPod) -> Result<(), CallError> {
+        let pods: Api<SetPod> = api(&self.client, Some(&workload.id.namespace), ());
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid().to_owned()),
+                resource_version: Some(pod.resource_version().to_owned()),
+            }),
+            ..DeleteParams::default()
+        };
+        match within(DEADLINE, pods.delete(pod.name(), &params)).await {
+            Ok(_) => {
+                let (namespace, name) = (&workload.id.namespace, pod.name());
+                info!(%namespace, name, "deleted a pod that kept a StatefulSet from going on");
+                self.metrics.unstuck.inc();
+                let notice = Notice::Unstuck(pod.name().into());
+                self.progress.publish(workload, notice);
+                Ok(())
+            }
+            // It has changed, so it may have become ready.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
-impl Stuck {
-    /// Returns when to look at the pods of a StatefulSet again, if not now.
-    pub(crate) fn next_look(&self, pause: Duration) -> Option<Instant> {
-        let next = self.0.as_ref()?.at + pause;
-        (Instant::now() < next).then_some(next)
-    }
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
 
-    /// Notes a look at the pods of a StatefulSet, and returns since when this pod has been seen in the way.
-    pub(crate) fn saw(&mut self, pod: Option<&SetPod>) -> Option<Instant> {
-        let now = Instant::now();
-        let before = self.0.take().and_then(|look| look.found);
-        let found = pod.map(|pod| {
-            let (uid, ready_changed) = (pod.uid(), pod.ready_changed());
-            let is_same =
-                |it: &Found| *it.uid == *uid && it.ready_changed.as_deref() == ready_changed;
-            before.filter(is_same).unwrap_or_else(|| Found {
-                uid: uid.into(),
-                ready_changed: ready_changed.map(Into::into),
-                since: now,
-            })
-        });
-        let since = found.as_ref().map(|it| it.since);
-        self.0 = Some(Box::new(Look { at: now, found }));
-        since
-    }
+/// Returns the time between two looks at a StatefulSet.
+fn pause(after: Duration) -> Duration {
+    (after / LOOKS).max(MIN_PAUSE)
+}
 
-    /// Returns true if no look is remembered.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
+/// Returns true for a StatefulSet whose rollout is under way, unless its users hold it or replace its pods themselves.
+fn may_be_stuck(workload: &Workload) -> bool {
+    let health = workload.staging.as_deref().map(|it| it.health);
+    let gates = workload.gates.as_deref();
+    let is_held = gates.is_some_and(|gates| gates.hold.is_some());
+    workload.id.kind == WorkloadKind::STATEFUL_SET
+        && health == Some(Health::Rolling)
+        && workload.stall.is_none()
+        && !is_held
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::annotations::{Inherited, STAGED};
+    use pod_reloader_core::dialects::Dialects;
+    use pod_reloader_core::object::{Object, WorkloadObject};
+    use pod_reloader_core::workload::Reading;
     use serde_json::json;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_is_in_the_way_for_as_long_as_it_is_the_same_and_was_not_ready_in_between() {
-        let pod = |uid: &str, since: &str| -> SetPod {
-            serde_json::from_value(json!({
-                "metadata": {"name": "db-0", "uid": uid},
-                "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}]},
+    #[test]
+    fn pods_are_looked_at_no_more_than_once_a_second() {
+        let seconds = Duration::from_secs;
+        assert_eq!(pause(seconds(60)), seconds(30));
+        assert_eq!(pause(Duration::from_millis(1)), seconds(1));
+    }
+
+    #[test]
+    fn a_stateful_set_whose_pods_its_users_replace_is_not_looked_at() {
+        let rolling = |strategy: &str| {
+            let object: WorkloadObject = serde_json::from_value(json!({
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {
+                    "name": "db",
+                    "namespace": "ns",
+                    "uid": "db",
+                    "generation": 1,
+                    // Its health is read.
+                    "annotations": {STAGED: "all"},
+                },
+                "spec": {
+                    "replicas": 2,
+                    "updateStrategy": {"type": strategy},
+                    "template": {"spec": {"containers": []}},
+                },
+                "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 1},
             }))
-            .unwrap()
+            .unwrap();
+            let reading = Reading::new(Dialects::default(), []);
+            let kind = WorkloadKind::STATEFUL_SET;
+            let workload = object.into_workload(kind, &reading, &Inherited::default());
+            may_be_stuck(&workload.unwrap())
         };
-        let (mut stuck, began) = (Stuck::default(), Instant::now());
-        let pause = Duration::from_secs(30);
-        let mut saw = async |pod: Option<SetPod>| {
-            let since = stuck.saw(pod.as_ref());
-            assert_eq!(stuck.next_look(pause), Some(Instant::now() + pause));
-            tokio::time::sleep(pause).await;
-            assert_eq!(stuck.next_look(pause), None);
-            since.map(|since| (since - began).as_secs())
-        };
-        assert_eq!(saw(Some(pod("a", "12:00"))).await, Some(0));
-        assert_eq!(saw(Some(pod("a", "12:00"))).await, Some(0));
-        assert_eq!(saw(Some(pod("a", "13:00"))).await, Some(60));
-        assert_eq!(saw(Some(pod("b", "13:00"))).await, Some(90));
-        assert_eq!(saw(None).await, None);
-        assert_eq!(saw(Some(pod("b", "13:00"))).await, Some(150));
+        assert!(rolling("RollingUpdate"));
+        assert!(!rolling("OnDelete"));
     }
 }
