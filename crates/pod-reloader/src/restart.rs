@@ -1,6 +1,7 @@
 //! The controller that restarts workloads.
 
 mod action;
+mod api_groups;
 mod brake;
 mod certificates;
 pub(crate) mod controller;

@@ -8,7 +8,6 @@ mod pass;
 mod pinned;
 mod pins;
 mod revert;
-mod rotations;
 mod settings;
 mod write;
 
@@ -28,7 +27,6 @@ use tokio::time::Instant;
 
 use self::failed::Failures;
 use self::pins::PinnedContent;
-use self::rotations::RotatedPods;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
@@ -45,6 +43,7 @@ use crate::restart::progress::Progress;
 use crate::restart::releases::ReleaseWait;
 use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::restraints::Restraints;
+use crate::restart::rotations::RotatedPods;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
@@ -73,7 +72,7 @@ pub(crate) struct Reconciler {
     failures: Failures,
     pins: PinnedContent,
     certificates: LoadedCertificates,
-    rotated: RotatedPods,
+    rotated: Arc<RotatedPods>,
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
     deleted: Deleted,
@@ -115,7 +114,7 @@ impl Reconciler {
             failures: Failures::new(&parts, &stages, &slots),
             pins: PinnedContent::new(&parts, &keys, &digests),
             certificates: LoadedCertificates::new(&parts, &digests),
-            rotated: RotatedPods::new(&parts, &client, &budget),
+            rotated: Arc::new(RotatedPods::new(&parts, &client, &budget)),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
             cron_jobs: CronJobs::new(&parts, &client, &budget),
             reloads: scope.http_reloads().then(reloads),
@@ -310,7 +309,7 @@ impl Reconciler {
     }
 
     /// Returns what finds out which pods have other versions of secrets.
-    pub(crate) fn rotations(&self) -> &RotatedPods {
+    pub(crate) fn rotations(&self) -> &Arc<RotatedPods> {
         &self.rotated
     }
 

@@ -1,45 +1,153 @@
-//! Shares which statuses say that the Secrets Store CSI driver has given a pod other versions of secrets.
+//! Rotations: finds out which pods the Secrets Store CSI driver has given other versions of secrets, and that are to be
+//! restarted for that. Watches of its statuses say when to look.
+//!
+//! Its rule is `pod_reloader_core::rotation`.
 
-use parking_lot::Mutex;
+mod memory;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{ChangedStatuses, Class, Statuses};
-use pod_reloader_core::secret_provider_class::{Classes, PodStatus};
+use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, rotated};
+use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use crate::runtime::logging::Complaint;
+use self::memory::Rotations;
+use crate::metrics::RESTART;
+use crate::restart::digests::Snapshot;
+use crate::restart::parts::Parts;
+use crate::restart::settings::Settings;
+use crate::restart::workloads::Workloads;
+use crate::runtime::budget::Budget;
+use crate::runtime::controller::ControllerErrors;
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::worker::Worker;
 
-/// The statuses that were changed since their creation.
-#[derive(Default)]
-pub(crate) struct Rotations {
-    statuses: Mutex<Statuses>,
-    /// What failed when live lists were read, so that it is logged once.
-    pub(super) complaint: Mutex<Complaint>,
+/// The time after which lists are read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+
+/// Finds that out, as far as the statuses of the driver have been seen.
+pub(crate) struct RotatedPods {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    errors: ControllerErrors,
+    rotations: Rotations,
+    workloads: Arc<Workloads>,
+    worker: Arc<Worker<WorkloadId>>,
 }
 
-impl Rotations {
-    /// Takes in a status. Returns its class if a restart may be due because of it.
-    pub(crate) fn saw(&self, status: &PodStatus) -> Option<Class> {
-        self.statuses.lock().saw(status, now())
+impl RotatedPods {
+    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            errors: parts.metrics.errors.of(RESTART),
+            rotations: Rotations::default(),
+            workloads: parts.workloads.clone(),
+            worker: parts.worker.clone(),
+        }
     }
 
-    /// Takes in that a status is gone. Returns its class if a restart may be due because of that.
-    pub(crate) fn gone(&self, status: &PodStatus) -> Option<Class> {
-        self.statuses.lock().gone(status, now())
+    /// Takes in a status as it is now.
+    pub(crate) fn seen(&self, status: &PodStatus) {
+        let class = self.rotations.saw(status);
+        self.push_mounting(class);
     }
 
-    /// Takes in a complete list, of a namespace or of all of them. Returns the classes of which a status was changed.
-    pub(crate) fn listed(&self, namespace: Option<&Name>, listed: ChangedStatuses) -> Vec<Class> {
-        self.statuses.lock().listed(namespace, listed, now())
+    /// Takes in that a status is gone.
+    pub(crate) fn gone(&self, status: &PodStatus) {
+        let class = self.rotations.gone(status);
+        self.push_mounting(class);
     }
 
-    /// Returns the time of the last news of the classes of a workload. `None` if no status was changed, so that nothing
-    /// is due.
-    pub(crate) fn last_news(&self, namespace: &Name, classes: &Classes) -> Option<Instant> {
-        let news = self.statuses.lock().last_news(namespace, classes);
-        news.map(Instant::from_std)
+    /// Takes in a complete list of the statuses in a namespace, or in all of them.
+    pub(crate) fn listed(&self, namespace: Option<&Name>, changed: ChangedStatuses) {
+        let classes = self.rotations.listed(namespace, changed);
+        self.push_mounting(classes);
     }
-}
 
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
+    fn push_mounting(&self, classes: impl IntoIterator<Item = Class>) {
+        for (namespace, class) in classes {
+            self.worker
+                .push_all(self.workloads.mounting(&namespace, &class));
+        }
+    }
+
+    /// Adds to what is known of a workload to which versions its pods have been rotated. If that cannot be told yet, it
+    /// adds when to look again: nothing else waits for that.
+    ///
+    /// The pods and their statuses are listed once nothing has happened to the statuses for the settle period, so that
+    /// there is one look for many pods that are rotated one after the other.
+    pub(crate) async fn add_to(&self, workload: &Workload, snapshot: &mut Snapshot) {
+        let Some(classes) = workload.classes.as_deref() else {
+            return;
+        };
+        let Some(news) = self.rotations.last_news(&workload.id.namespace, classes) else {
+            return;
+        };
+        let settled = news + self.settings.settle_period(workload);
+        if Instant::now() < settled {
+            snapshot.rotation_due = Some(settled);
+            return;
+        }
+        let listed = self.rotated(workload, classes).await;
+        let mut complaint = self.rotations.complaint.lock();
+        match listed {
+            Ok(rotated) => {
+                complaint.settled();
+                if !rotated.is_empty() {
+                    snapshot.changed = match snapshot.objects.is_empty() {
+                        true => news,
+                        false => snapshot.changed.max(news),
+                    };
+                }
+                snapshot.rotated = rotated;
+            }
+            Err(error) => {
+                self.errors.count(Some(&error));
+                complaint.warn(
+                    &error,
+                    "cannot find out whether mounted secrets were rotated, trying again",
+                );
+                snapshot.rotation_due = Some(Instant::now() + READ_AGAIN);
+            }
+        }
+    }
+
+    async fn rotated(&self, workload: &Workload, classes: &Classes) -> Result<Rotated, CallError> {
+        let (client, namespace) = (&self.client, Some(&workload.id.namespace));
+        let all = Resources::new(api(client, namespace, ()), "a status", &self.budget);
+        let mut statuses = Vec::new();
+        let mut unreadable = None;
+        all.list_all(
+            &mut PAGE.clone(),
+            |status: Result<PodStatus, _>| match status {
+                Ok(status) => {
+                    let class = status.class.as_ref();
+                    if class.is_some_and(|class| classes.names.contains(class)) {
+                        statuses.push(status);
+                    }
+                }
+                Err(error) => unreadable = Some(error),
+            },
+        )
+        .await?;
+        let all = Resources::new(api(client, namespace, ()), "a pod", &self.budget);
+        let all = all.with_labels(classes.selector.to_string());
+        let mut pods = Vec::new();
+        all.list_all(&mut PAGE.clone(), |pod: Result<MountingPod, _>| match pod {
+            Ok(pod) => pods.push(pod),
+            Err(error) => unreadable = Some(error),
+        })
+        .await?;
+        // What cannot be read may be what the others wait for.
+        unreadable.map_or_else(|| Ok(rotated(workload, &statuses, &pods)), Err)
+    }
 }

@@ -2,7 +2,6 @@
 
 pub(super) mod custom;
 mod picked;
-mod statuses;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use tokio::time::Instant;
 
 use self::custom::watch_kinds;
 use self::picked::list_picked;
-use self::statuses::watch_statuses;
 use crate::config::source::listed;
 use crate::restart::reconcile::Reconciler;
 use crate::restart::releases;
+use crate::restart::rotations::watch::watch_statuses;
 use crate::runtime::budget::Budget;
 use crate::runtime::follower::Follower;
 use crate::runtime::resources::{Resources, api};
@@ -56,7 +55,7 @@ pub(crate) fn spawn(
         watches.spawn(watch_statuses(
             client.clone(),
             namespaces.clone(),
-            reconciler.clone(),
+            (reconciler.rotations().clone(), ages.clone()),
             budget.clone(),
         ));
     }

@@ -2,12 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::header::ACCEPT;
-use kube::core::discovery::v2::{
-    ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList,
-};
 use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -15,18 +10,14 @@ use pod_reloader_core::object::{CustomObject, Served};
 use tokio::task::JoinSet;
 use tracing::info;
 
+use crate::restart::api_groups::{INTERVAL, groups};
 use crate::restart::reconcile::Reconciler;
 use crate::restart::watch::watch_workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
-use crate::runtime::error::CallError;
 use crate::runtime::logging::Complaint;
-use crate::runtime::objects::page;
 use crate::runtime::resources::{Resources, api};
 use pod_reloader_core::api_discovery::{State, state};
-
-/// The time between two questions to the cluster about what it serves. One call covers all kinds.
-pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
 /// namespaces at once.
@@ -87,29 +78,6 @@ pub(crate) async fn watch_kinds(
         }
         tokio::time::sleep(INTERVAL).await;
     }
-}
-
-/// Returns what the cluster serves of the API groups with these names.
-pub(super) async fn groups(
-    client: &Client,
-    budget: &Budget,
-    names: &[&str],
-) -> Result<APIGroupDiscoveryList, CallError> {
-    let request = http::Request::get("/apis").header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
-    let request = request.body(Vec::new()).expect("the header is valid");
-    let is_ours = |group: &APIGroupDiscovery| {
-        let name = group.metadata.as_ref().and_then(|it| it.name.as_deref());
-        name.is_some_and(|name| names.contains(&name))
-    };
-    let mut groups = APIGroupDiscoveryList::default();
-    let mut unreadable = None;
-    let listed = page(client, request, budget, |item| match item {
-        Ok(group) if is_ours(&group) => groups.items.push(group),
-        Ok(_) => {}
-        Err(error) => unreadable = Some(error),
-    });
-    listed.await?;
-    unreadable.map_or(Ok(groups), Err)
 }
 
 type Apis = Vec<(Option<Name>, Api<CustomObject>)>;

@@ -10,13 +10,14 @@ use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use super::custom::{INTERVAL, groups};
-use crate::restart::reconcile::Reconciler;
+use crate::restart::api_groups::{INTERVAL, groups};
+use crate::restart::rotations::RotatedPods;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::follower::Follower;
 use crate::runtime::logging::Complaint;
 use crate::runtime::resources::{Resources, api};
+use crate::runtime::watch_age::Watches;
 
 /// The only version that is read. Versions of the driver before 1.0 serve an earlier one.
 const VERSION: &str = "v1";
@@ -24,10 +25,10 @@ const KIND: &str = "SecretProviderClassPodStatus";
 
 /// Watches the statuses in `namespaces` for as long as the cluster serves them. `None` stands for all namespaces at
 /// once.
-pub(super) async fn watch_statuses(
+pub(crate) async fn watch_statuses(
     client: Client,
     namespaces: Vec<Option<Name>>,
-    reconciler: Arc<Reconciler>,
+    (rotated, ages): (Arc<RotatedPods>, Watches),
     budget: Budget,
 ) {
     let mut watches: Option<JoinSet<()>> = None;
@@ -48,11 +49,10 @@ pub(super) async fn watch_statuses(
                             let statuses = api(&client, namespace.as_ref(), ());
                             let statuses = Resources::<PodStatus>::new(statuses, KIND, &budget);
                             let follower = StatusFollower {
-                                reconciler: reconciler.clone(),
+                                rotated: rotated.clone(),
                                 namespace,
                             };
-                            let ages = reconciler.metrics().watches.clone();
-                            begun.spawn(statuses.follow(ages, follower));
+                            begun.spawn(statuses.follow(ages.clone(), follower));
                         }
                         watches = Some(begun);
                     }
@@ -63,9 +63,7 @@ pub(super) async fn watch_statuses(
                                 "the cluster no longer serves the statuses of the Secrets Store CSI driver"
                             );
                             for namespace in &namespaces {
-                                reconciler
-                                    .rotations()
-                                    .listed(namespace.as_ref(), ChangedStatuses::new());
+                                rotated.listed(namespace.as_ref(), ChangedStatuses::new());
                             }
                         }
                     }
@@ -77,7 +75,7 @@ pub(super) async fn watch_statuses(
 }
 
 struct StatusFollower {
-    reconciler: Arc<Reconciler>,
+    rotated: Arc<RotatedPods>,
     namespace: Option<Name>,
 }
 
@@ -91,15 +89,15 @@ impl Follower<PodStatus> for StatusFollower {
 
     fn all_listed(&mut self, ListedStatuses(changed): ListedStatuses) {
         let namespace = self.namespace.as_ref();
-        self.reconciler.rotations().listed(namespace, changed);
+        self.rotated.listed(namespace, changed);
     }
 
     fn seen(&mut self, status: PodStatus) {
-        self.reconciler.rotations().seen(&status);
+        self.rotated.seen(&status);
     }
 
     fn gone(&mut self, status: PodStatus) {
-        self.reconciler.rotations().gone(&status);
+        self.rotated.gone(&status);
     }
 }
 
