@@ -3,7 +3,6 @@
 mod failed;
 mod gauges;
 mod http_reload;
-mod left_out;
 mod pass;
 mod pinned;
 mod pins;
@@ -15,14 +14,13 @@ use std::sync::Arc;
 
 use kube::Client;
 use pod_reloader_core::annotations::Inherited;
-use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::lasting::Lasting;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::Object;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
 use self::failed::Failures;
@@ -34,6 +32,7 @@ use crate::restart::certificates::LoadedCertificates;
 use crate::restart::cron_jobs::CronJobs;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
+use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedAs, ServedKinds, version};
 use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
@@ -49,6 +48,7 @@ use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::stuck::StuckPods;
 use crate::restart::workloads::Workloads;
+use crate::restart::writer::Writer;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
 use crate::runtime::controller::ControllerErrors;
@@ -57,13 +57,13 @@ use crate::runtime::worker::Worker;
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
     settings: Arc<Settings>,
-    scope: Scope,
     client: Client,
     budget: Budget,
     keys: Arc<Keys>,
     metrics: Metrics,
     errors: ControllerErrors,
-    namespaces: SelectedNamespaces,
+    intake: Arc<Intake>,
+    writer: Writer,
     workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
@@ -82,7 +82,7 @@ pub(crate) struct Reconciler {
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
     lists: Arc<ListsDue>,
-    kinds: ServedKinds,
+    kinds: Arc<ServedKinds>,
 }
 
 impl Reconciler {
@@ -105,23 +105,29 @@ impl Reconciler {
             metrics.reads(Reader::Reconcile),
         );
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
+        let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());
+        let kinds = Arc::new(kinds);
+        let restraints = Restraints::new(&parts, &scope, &stages, &slots);
+        let lets_reload = scope.http_reloads();
+        let intake = Arc::new(Intake::new(&parts, scope, &digests, &stages, &slots));
         let reloads = || {
             let worker = parts.worker.clone();
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
         };
         Self {
-            restraints: Restraints::new(&parts, &scope, &stages, &slots),
+            restraints,
             failures: Failures::new(&parts, &stages, &slots),
             pins: PinnedContent::new(&parts, &keys, &digests),
             certificates: LoadedCertificates::new(&parts, &digests),
             rotated: Arc::new(RotatedPods::new(&parts, &client, &budget)),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
             cron_jobs: CronJobs::new(&parts, &client, &budget),
-            reloads: scope.http_reloads().then(reloads),
+            reloads: lets_reload.then(reloads),
             digests,
             deleted: Deleted::default(),
-            kinds: ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds()),
-            namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
+            writer: Writer::new(&parts, &intake, &kinds),
+            intake,
+            kinds,
             memories: parts.progress.memories.clone(),
             settings: parts.settings,
             workloads: parts.workloads,
@@ -135,7 +141,6 @@ impl Reconciler {
             client,
             budget,
             keys,
-            scope,
         }
     }
 
@@ -154,9 +159,9 @@ impl Reconciler {
     /// version: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
-        if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
+        if let Some(workload) = self.intake.read(kind, object) {
             let back = self.deleted.back(&workload);
-            self.take_in(workload, version);
+            self.intake.take_in(workload, version);
             // It need not be managed until it has its settings again. It must have been taken in before it is queued:
             // otherwise its state without settings could be taken in after the answer that has them, and a hold is not
             // among the tests of a write.
@@ -172,9 +177,9 @@ impl Reconciler {
         object: impl Object,
     ) -> Option<WorkloadId> {
         let version = version(&object);
-        let workload = self.namespaces.read(&self.scope, kind, object)?;
+        let workload = self.intake.read(kind, object)?;
         let back = self.deleted.back(&workload);
-        let id = self.apply(workload, version);
+        let id = self.intake.apply(workload, version);
         // Queued last, as in `workload_seen`.
         self.worker.push_all(back);
         id
@@ -185,11 +190,11 @@ impl Reconciler {
         // We may put it back one day.
         let lasting = match self.settings.observe {
             true => None,
-            false => Lasting::of(&object, &self.scope),
+            false => Lasting::of(&object, &self.intake.scope),
         };
-        if let Some(workload) = self.namespaces.read(&self.scope, kind, object) {
+        if let Some(workload) = self.intake.read(kind, object) {
             if let Some(lasting) = lasting
-                && self.namespaces.include(&self.scope, &workload)
+                && self.intake.includes(&workload)
             {
                 self.deleted.remember(&workload, lasting);
             }
@@ -197,65 +202,9 @@ impl Reconciler {
         }
     }
 
-    fn take_in(&self, workload: Workload, version: u64) {
-        if !self.workloads.is_seen_later_than(&workload.id, version) {
-            self.apply(workload, version);
-        }
-    }
-
-    fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
-        let id = workload.id.clone();
-        if !self.scope.manages(&workload) || !self.namespaces.contain(&id.namespace) {
-            self.workload_gone(&id);
-            return None;
-        }
-        let now = Instant::now();
-        match self.workloads.apply(workload, version, now) {
-            Applied::Unchanged => {}
-            Applied::Managed(affected) => {
-                self.saw_staged(&id);
-                self.forget_affected(&affected);
-                self.progress.news([&id]);
-                self.worker.push(id.clone(), now);
-                // The workload may have become smaller, which makes room for others.
-                self.take_in_what_fits(&id.namespace);
-            }
-            Applied::LeftOut(left_out) => {
-                self.left_out(&left_out);
-                // Only so many left-out workloads are remembered. Any other one is unknown.
-                return self.workloads.is_left_out(&id).then_some(id);
-            }
-        }
-        // The namespace may have lost its labels in the meantime.
-        if !self.namespaces.contain(&id.namespace) {
-            self.workload_gone(&id);
-        }
-        Some(id)
-    }
-
     /// Takes in that a workload is gone, or is no longer managed.
     pub(crate) fn workload_gone(&self, id: &WorkloadId) {
-        if let Some(orphaned) = self.workloads.delete(id) {
-            self.forget_affected(&orphaned);
-            self.take_in_what_fits(&id.namespace);
-        }
-        // A pass that had begun before may have left something behind.
-        self.progress.forget(id);
-        self.staged_gone(id);
-    }
-
-    /// Takes in a workload as it is now, for those that wait for it.
-    fn saw_staged(&self, id: &WorkloadId) {
-        if let Some((workload, _)) = self.workloads.get(id) {
-            self.worker.push_all(self.stages.saw(&workload));
-            self.worker.push_all(self.slots.saw(&workload));
-        }
-    }
-
-    /// Takes in that a workload is gone, for those that wait for it.
-    fn staged_gone(&self, id: &WorkloadId) {
-        self.worker.push_all(self.stages.forget(id));
-        self.worker.push_all(self.slots.free(id));
+        self.intake.gone(id);
     }
 
     /// Takes in that the cluster serves a kind, with the version in which it is watched. `None` says that
@@ -268,34 +217,6 @@ impl Reconciler {
                 self.workload_gone(&id);
             }
         }
-    }
-
-    /// Takes in that the objects of `affected` are tracked from now on, or no longer.
-    fn forget_affected(&self, affected: &Affected) {
-        // An object that nobody referenced may be remembered in an old state, because its events were ignored.
-        self.digests.forget(
-            affected,
-            |reference| self.workloads.stays_tracked(reference, affected),
-            |place| self.workloads.has_patterns(place),
-        );
-        self.metrics.workloads.set(self.workloads.len() as i64);
-    }
-
-    /// Takes in that there is no room for a workload.
-    fn left_out(&self, left_out: &LeftOut) {
-        let id = &left_out.workload.id;
-        if let Some(affected) = &left_out.affected {
-            self.forget_affected(affected);
-            self.progress.forget(id);
-            self.staged_gone(id);
-            self.take_in_what_fits(&id.namespace);
-        }
-        left_out::report(left_out, &self.progress, self.settings.namespace_memory);
-    }
-
-    /// Queues the left-out workloads of a namespace that fit by now.
-    fn take_in_what_fits(&self, namespace: &Name) {
-        self.worker.push_all(self.workloads.that_fit(namespace));
     }
 
     /// Returns what reads and makes copies.
@@ -326,16 +247,16 @@ impl Reconciler {
     /// Takes in that a namespace matches the selector. Returns true if its workloads have to be listed: they
     /// are unknown, or have been read with other annotations of the namespace.
     pub(crate) fn namespace_selected(&self, namespace: &Name, inherited: Inherited) -> bool {
-        let inherited = match self.scope.inherits() {
+        let inherited = match self.intake.scope.inherits() {
             true => inherited,
             false => Inherited::default(),
         };
-        self.scope.covers(namespace) && self.namespaces.insert(namespace, inherited)
+        self.intake.scope.covers(namespace) && self.intake.namespaces.insert(namespace, inherited)
     }
 
     /// Takes in that a namespace does not, or no longer, match the selector.
     pub(crate) fn namespace_left(&self, namespace: &Name) {
-        self.namespaces.remove(namespace);
+        self.intake.namespaces.remove(namespace);
         self.deleted.forget_all_in(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
             self.workload_gone(&id);
@@ -344,7 +265,7 @@ impl Reconciler {
 
     /// Returns the namespaces that match the selector.
     pub(crate) fn namespaces(&self) -> &SelectedNamespaces {
-        &self.namespaces
+        &self.intake.namespaces
     }
 
     /// Takes in that a config object has changed: a watch shows that it has this resourceVersion now, or is gone.

@@ -103,7 +103,8 @@ impl Reconciler {
         }
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
-        self.write(workload, patch, is_written, begin)
+        self.writer
+            .write(workload, patch, is_written, begin)
             .await
             .map(Some)
     }
@@ -158,7 +159,9 @@ impl Reconciler {
             // No rollout follows.
             self.worker.push_all(self.slots.free(id));
         };
-        self.write(workload, patch, is_written, written).await
+        self.writer
+            .write(workload, patch, is_written, written)
+            .await
     }
 
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.

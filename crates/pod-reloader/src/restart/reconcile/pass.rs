@@ -13,6 +13,7 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::restart::left_out::take_in_again;
 use crate::restart::restraint::{DueRestart, Phase};
 use crate::restart::restraints::Restraints;
 use crate::runtime::worker::Handler;
@@ -27,7 +28,7 @@ impl Handler for Reconciler {
     async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
         self.slots.pass_begins(id);
         self.progress.pass_begins(id);
-        if !self.namespaces.contain(&id.namespace) {
+        if !self.intake.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
             return None;
         }
@@ -35,7 +36,7 @@ impl Handler for Reconciler {
             return Some(next);
         }
         let Some((workload, hash_since)) = self.workloads.get(id) else {
-            return self.take_in_again(id).await;
+            return take_in_again(&self.intake, &self.kinds, id).await;
         };
         let first_news = self.workloads.take_first_news(id);
         let next = self.reconcile(&workload, hash_since, first_news).await;

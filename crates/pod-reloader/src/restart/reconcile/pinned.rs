@@ -25,7 +25,7 @@ impl Reconciler {
 
     /// Returns true if the copies in a namespace are ours to look after.
     pub(crate) fn keeps_copies_in(&self, namespace: &Name) -> bool {
-        self.scope.covers(namespace) && self.namespaces.contain(namespace)
+        self.intake.scope.covers(namespace) && self.intake.namespaces.contain(namespace)
     }
 
     /// Passes each workload of a namespace to `tell`, managed or not.
@@ -40,10 +40,7 @@ impl Reconciler {
                 .api::<WorkloadObject>(&Served::built_in(kind), namespace);
             workloads
                 .list(&mut PAGE.clone(), |object| {
-                    self.namespaces
-                        .read(&self.scope, kind, object)
-                        .iter()
-                        .for_each(&mut tell);
+                    self.intake.read(kind, object).iter().for_each(&mut tell);
                 })
                 .await?;
         }
@@ -51,8 +48,8 @@ impl Reconciler {
             let workloads = self.kinds.api::<CustomObject>(&served, namespace);
             workloads
                 .list(&mut PAGE.clone(), |object| {
-                    self.namespaces
-                        .read(&self.scope, served.kind, object)
+                    self.intake
+                        .read(served.kind, object)
                         .iter()
                         .for_each(&mut tell);
                 })

@@ -105,7 +105,9 @@ impl Reconciler {
             self.metrics.reverts.inc();
             self.progress.publish(workload, Notice::PutBack);
         };
-        self.write(workload, patch, is_written, written).await
+        self.writer
+            .write(workload, patch, is_written, written)
+            .await
     }
 
     /// Returns the configuration of the revision before the present one.

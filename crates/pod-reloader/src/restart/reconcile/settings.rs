@@ -55,8 +55,8 @@ impl Reconciler {
         let Some(lacking) = settings.lacking_in(&object) else {
             return Ok(());
         };
-        let workload = self.namespaces.read(&self.scope, id.kind, object);
-        let Some(workload) = workload.filter(|it| self.namespaces.include(&self.scope, it)) else {
+        let workload = self.intake.read(id.kind, object);
+        let Some(workload) = workload.filter(|it| self.intake.includes(it)) else {
             return Ok(());
         };
         let keys = lacking.keys().collect::<Vec<_>>().join(", ");
@@ -79,8 +79,8 @@ impl Reconciler {
         let keys = lacking.keys().map(Into::into).collect();
         self.progress.send(&workload, Notice::SettingsKept(keys));
         let version = version(&object);
-        if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
-            self.take_in_answer(now, version);
+        if let Some(now) = self.intake.read(id.kind, object) {
+            self.intake.take_in_answer(now, version);
         }
         Ok(())
     }

@@ -109,10 +109,8 @@ async fn content_read_while_nobody_referenced_the_object_is_not_relied_on() {
     // Stands for a pass that was in progress when the workload was deleted.
     let app = reference("app");
     let object: WorkloadObject = serde_json::from_value(deployment("web")).unwrap();
-    let Reconciler {
-        namespaces, scope, ..
-    } = &*operator.reconciler;
-    let web = namespaces.read(scope, WorkloadKind::DEPLOYMENT, object);
+    let intake = &operator.reconciler.intake;
+    let web = intake.read(WorkloadKind::DEPLOYMENT, object);
     let web = web.unwrap();
     let digests = &operator.reconciler.digests;
     drop(digests.snapshot(&web, None).await);

@@ -1,16 +1,13 @@
-//! Writes to workloads: a restart, or a baseline.
+//! Writes that a pass has decided on: a restart, or a baseline.
 
 use std::time::Duration;
 
-use kube::api::Patch;
-use pod_reloader_core::by_kind;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
-use pod_reloader_core::object::Object;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::info;
 
 use super::Reconciler;
 use super::pins::Pinned;
@@ -18,12 +15,9 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::kinds::version;
 use crate::restart::restraint::DueRestart;
 use crate::restart::stages::stage_for;
-use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
-use crate::runtime::resources::Resources;
 
 /// The time after which a ConfigMap is read again that changed while it was copied.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -94,7 +88,7 @@ impl Reconciler {
         };
         let runs = self.settings.run_cron_jobs && cause.is_of_content() && !restarting.is_again;
         let mut is_restarted = false;
-        let action = self.write(workload, patch, is_written, || {
+        let action = self.writer.write(workload, patch, is_written, || {
             is_restarted = true;
             self.restarted(restarting);
         });
@@ -216,7 +210,7 @@ impl Reconciler {
         }
         let patch = patch::set_baseline(workload, baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
-        self.write(workload, patch, is_written, || {
+        let written = || {
             self.metrics.baseline();
             self.progress
                 .recent_writes
@@ -227,114 +221,10 @@ impl Reconciler {
                 name,
             } = &workload.id;
             info!(%kind, %namespace, name = &**name, "wrote a baseline");
-        })
-        .await
-    }
-
-    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it. Calls `written` if the
-    /// answer shows that the write stands. Every write to a workload goes through here and is counted, but for the one that
-    /// puts settings back.
-    pub(super) async fn write(
-        &self,
-        workload: &Workload,
-        patch: json_patch::Patch,
-        is_written: impl Fn(&Workload) -> bool,
-        written: impl FnOnce(),
-    ) -> Result<Action, RestartError> {
-        let id = &workload.id;
-        // Another release of the operator may manage the workload by now.
-        if !self.namespaces.contain(&id.namespace) {
-            return Ok(Action::AwaitChange);
-        }
-        let Some(served) = self.kinds.get(id.kind) else {
-            return Ok(Action::AwaitChange);
         };
-        by_kind!(id.kind, O => {
-            let api = self.kinds.api::<O>(&served, &id.namespace);
-            self.write_to(api, workload, patch, is_written, written).await
-        })
-    }
-
-    async fn write_to<O: Object>(
-        &self,
-        api: Resources<O>,
-        workload: &Workload,
-        patch: json_patch::Patch,
-        is_written: impl Fn(&Workload) -> bool,
-        written: impl FnOnce(),
-    ) -> Result<Action, RestartError> {
-        let id = &workload.id;
-        let max_restarts = self.settings.max_restarts;
-        if let Err(next) = self.progress.recent_writes.begin_write(id, max_restarts) {
-            return Ok(Action::RequeueAt(next));
-        }
-        let params = patch_params();
-        let patch = Patch::<()>::Json(patch);
-        match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
-            Ok(object) => {
-                let version = version(&object);
-                match self.namespaces.read(&self.scope, id.kind, object) {
-                    Some(now) if is_written(&now) => {
-                        written();
-                        self.take_in_answer(now, version);
-                        Ok(Action::AwaitChange)
-                    }
-                    _ => Err(RestartError::Undone(id.clone())),
-                }
-            }
-            Err(error) if error.is_not_found() => {
-                self.workload_gone(id);
-                Ok(Action::AwaitChange)
-            }
-            Err(error) if error.is_failed_test() || error.is_conflict() => {
-                debug!(workload = %id, "the workload changed while it was patched");
-                self.metrics.patch_conflict();
-                self.read_again(&api, id).await?;
-                match self.progress.recent_writes.next_write(id, max_restarts) {
-                    None => Ok(Action::RequeueAt(Instant::now())),
-                    Some(_) => Err(RestartError::Patch {
-                        workload: id.clone(),
-                        source: error,
-                    }),
-                }
-            }
-            Err(source) => Err(RestartError::Patch {
-                workload: id.clone(),
-                source,
-            }),
-        }
-    }
-
-    /// Reads a workload that has changed while it was patched.
-    async fn read_again<O: Object>(
-        &self,
-        api: &Resources<O>,
-        id: &WorkloadId,
-    ) -> Result<(), RestartError> {
-        match within(DEADLINE, api.get(&id.name)).await {
-            Ok(object) => {
-                let version = version(&object);
-                if let Some(now) = self.namespaces.read(&self.scope, id.kind, object) {
-                    self.take_in_answer(now, version);
-                }
-            }
-            Err(error) if error.is_not_found() => self.workload_gone(id),
-            Err(source) => {
-                return Err(RestartError::ReadWorkload {
-                    workload: id.clone(),
-                    source,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes in the answer to one of our calls, unless a watch has shown in the meantime that the workload
-    /// is gone.
-    pub(super) fn take_in_answer(&self, workload: Workload, version: u64) {
-        if self.workloads.get(&workload.id).is_some() {
-            self.take_in(workload, version);
-        }
+        self.writer
+            .write(workload, patch, is_written, written)
+            .await
     }
 }
 
