@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::restart::digests::Snapshot;
 use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
-use crate::restart::reloads::Reload;
+use crate::restart::reload_rounds::Reload;
 
 /// What is remembered of the workloads during one term of leadership. A workload of which nothing is remembered takes
 /// no room. Clones share it.

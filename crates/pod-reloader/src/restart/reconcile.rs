@@ -2,7 +2,6 @@
 
 mod failed;
 mod gauges;
-mod http_reload;
 mod pass;
 mod pinned;
 mod pins;
@@ -32,6 +31,7 @@ use crate::restart::certificates::LoadedCertificates;
 use crate::restart::cron_jobs::CronJobs;
 use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
+use crate::restart::http_reload::HttpReloads;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedAs, ServedKinds, version};
 use crate::restart::lists::ListsDue;
@@ -40,7 +40,7 @@ use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
 use crate::restart::releases::ReleaseWait;
-use crate::restart::reloads::{Reloads, over_http};
+use crate::restart::reload_rounds::{Reloads, over_http};
 use crate::restart::restraints::Restraints;
 use crate::restart::rotations::RotatedPods;
 use crate::restart::settings::Settings;
@@ -63,7 +63,7 @@ pub(crate) struct Reconciler {
     metrics: Metrics,
     errors: ControllerErrors,
     intake: Arc<Intake>,
-    writer: Writer,
+    writer: Arc<Writer>,
     workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
@@ -77,8 +77,7 @@ pub(crate) struct Reconciler {
     cron_jobs: CronJobs,
     deleted: Deleted,
     memories: Memories,
-    /// What lets pods reload. `None` if that is switched off.
-    reloads: Option<Reloads>,
+    http_reloads: HttpReloads,
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
     lists: Arc<ListsDue>,
@@ -108,12 +107,13 @@ impl Reconciler {
         let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());
         let kinds = Arc::new(kinds);
         let restraints = Restraints::new(&parts, &scope, &stages, &slots);
-        let lets_reload = scope.http_reloads();
-        let intake = Arc::new(Intake::new(&parts, scope, &digests, &stages, &slots));
-        let reloads = || {
+        let reloads = scope.http_reloads().then(|| {
             let worker = parts.worker.clone();
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
-        };
+        });
+        let intake = Arc::new(Intake::new(&parts, scope, &digests, &stages, &slots));
+        let writer = Arc::new(Writer::new(&parts, &intake, &kinds));
+        let http_reloads = HttpReloads::new(&parts, &stages, &slots, &writer, reloads);
         Self {
             restraints,
             failures: Failures::new(&parts, &stages, &slots),
@@ -122,10 +122,10 @@ impl Reconciler {
             rotated: Arc::new(RotatedPods::new(&parts, &client, &budget)),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
             cron_jobs: CronJobs::new(&parts, &client, &budget),
-            reloads: lets_reload.then(reloads),
+            http_reloads,
             digests,
             deleted: Deleted::default(),
-            writer: Writer::new(&parts, &intake, &kinds),
+            writer,
             intake,
             kinds,
             memories: parts.progress.memories.clone(),

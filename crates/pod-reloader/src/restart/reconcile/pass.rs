@@ -89,7 +89,7 @@ impl Reconciler {
             Decision::Set { config_hash, cause } => {
                 let due = DueRestart::new(workload, &config_hash, cause, hash_since, &snapshot);
                 // A hold or a closed window that comes later does not stop pods that reload.
-                if let Some(action) = self.reload_under_way(&due).await? {
+                if let Some(action) = self.http_reloads.in_progress(&due).await? {
                     return Ok(action);
                 }
                 if let Some(action) = self.restraints.hold_back(&due, Phase::Preview) {
@@ -167,7 +167,7 @@ impl Reconciler {
         together.look(workload, snapshot, &decision);
         // The pods cannot get the content now.
         if let Decision::MissingConfig(_) | Decision::Baseline(_) = decision {
-            self.reload_is_moot(&workload.id);
+            self.http_reloads.is_moot(&workload.id);
         }
         Ok(decision)
     }
@@ -244,7 +244,7 @@ impl Reconciler {
     /// Lets pods get what they are to have: by reloading it, or else by a restart.
     async fn reload_or_restart(&self, due: &DueRestart<'_>) -> Result<Action, RestartError> {
         self.restraints.gates.report_outside_window(due);
-        match self.reload(due).await? {
+        match self.http_reloads.reload(due).await? {
             Some(action) => Ok(action),
             None => self.restart(due).await,
         }
@@ -265,7 +265,7 @@ impl Reconciler {
     /// Leaves a workload alone that carries the right hash.
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
-        self.has_content(workload, snapshot);
+        self.http_reloads.has_content(workload, snapshot);
         self.progress.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();

@@ -873,10 +873,10 @@ impl Operator {
             Progress::new(events, None, metrics.clone(), recent_writes),
             metrics.clone(),
         );
-        if reconciler.reloads.is_some() {
+        if reconciler.http_reloads.reloads.is_some() {
             let (client, worker) = (apiserver.client(), reconciler.worker.clone());
             let reloads = Reloads::new(client, Budget::new(), apiserver.ask(), worker);
-            reconciler.reloads = Some(reloads);
+            reconciler.http_reloads.reloads = Some(reloads);
         }
         let reconciler = Arc::new(reconciler);
         let running = reconciler.clone();

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::mock::{self, Answer};
-use crate::restart::reloads::Ask;
+use crate::restart::reload_rounds::Ask;
 
 /// A mock apiserver. Clones share its state.
 #[derive(Clone, Default)]

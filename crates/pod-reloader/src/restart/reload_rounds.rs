@@ -2,6 +2,8 @@
 //! workload is.
 //!
 //! A pass never waits for pods: it begins a round, and the end of the round brings the workload back into the queue.
+//!
+//! Its rule is `pod_reloader_core::reload_round`.
 
 mod calls;
 mod play;

@@ -1,6 +1,10 @@
-//! Lets pods reload changed config in place of a restart, if their workload asks for that.
+//! HTTP reload: lets pods reload changed config in place of a restart, if their workload asks for that. Restarts them if
+//! a pod cannot.
+//!
+//! Its rule is `pod_reloader_core::http_reload`. What a pod is asked, and when, is in `reload_rounds.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use pod_reloader_core::decision::{
@@ -14,19 +18,60 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
 
-use super::Reconciler;
-use crate::metrics::ReloadOutcome;
+use crate::metrics::{Metrics, ReloadOutcome};
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::reloads::{Begin, Changes, Reload, Reloads, Stand};
+use crate::restart::memory::Memories;
+use crate::restart::parts::Parts;
+use crate::restart::progress::Progress;
+use crate::restart::reload_rounds::{Begin, Changes, Reload, Reloads, Stand};
 use crate::restart::restraint::DueRestart;
+use crate::restart::settings::Settings;
+use crate::restart::slots::Slots;
+use crate::restart::stages::Stages;
+use crate::restart::writer::Writer;
+use crate::runtime::worker::Worker;
 
-impl Reconciler {
+/// Lets pods reload changed config.
+pub(crate) struct HttpReloads {
+    settings: Arc<Settings>,
+    metrics: Metrics,
+    memories: Memories,
+    progress: Arc<Progress>,
+    stages: Arc<Stages>,
+    slots: Arc<Slots>,
+    worker: Arc<Worker<WorkloadId>>,
+    writer: Arc<Writer>,
+    /// What runs the rounds. `None` if that is switched off.
+    pub(crate) reloads: Option<Reloads>,
+}
+
+impl HttpReloads {
+    pub(crate) fn new(
+        parts: &Parts,
+        stages: &Arc<Stages>,
+        slots: &Arc<Slots>,
+        writer: &Arc<Writer>,
+        reloads: Option<Reloads>,
+    ) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            metrics: parts.metrics.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+            stages: stages.clone(),
+            slots: slots.clone(),
+            worker: parts.worker.clone(),
+            writer: writer.clone(),
+            reloads,
+        }
+    }
+
     /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or
     /// have. A hold or a closed window that comes later does not stop them.
-    pub(super) async fn reload_under_way(
+    pub(crate) async fn in_progress(
         &self,
         due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
@@ -38,7 +83,7 @@ impl Reconciler {
         } = *due;
         let id = &workload.id;
         if self.reload_of(workload, cause).is_none() {
-            self.reload_is_moot(id);
+            self.is_moot(id);
             return Ok(None);
         }
         match self
@@ -55,7 +100,7 @@ impl Reconciler {
     }
 
     /// Lets the pods of a workload reload the content of `config_hash`. Returns `None` if they have to be restarted.
-    pub(super) async fn reload(
+    pub(crate) async fn reload(
         &self,
         due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
@@ -165,14 +210,14 @@ impl Reconciler {
     }
 
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
-    pub(super) fn reload_is_moot(&self, id: &WorkloadId) {
+    pub(crate) fn is_moot(&self, id: &WorkloadId) {
         if self.memories.with(id, |memory| memory.reload.abandon()) {
             self.worker.push_all(self.slots.free(id));
         }
     }
 
     /// Notes that the pods of a workload have the right content.
-    pub(super) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
+    pub(crate) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
         if self.reloads.is_none() {
             return;
         }
