@@ -14,8 +14,8 @@ use tracing::info;
 use crate::config::keys::Keys;
 use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
-use crate::restart::copies::Keeper;
 use crate::restart::loop_status::LoopStatus;
+use crate::restart::pins::Keeper;
 use crate::restart::progress::Progress;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::reconcile::Reconciler;
@@ -81,7 +81,9 @@ impl Restarts {
             let keeper = Keeper::new(
                 client,
                 self.budget.clone(),
-                reconciler.clone(),
+                self.metrics.clone(),
+                reconciler.pins().clone(),
+                reconciler.pinned_workloads().clone(),
                 self.copy_grace,
             );
             keeping.spawn(Arc::new(keeper).keep(self.scope.watched()));

@@ -41,14 +41,14 @@ pub(crate) struct Intake {
 impl Intake {
     pub(crate) fn new(
         parts: &Parts,
-        scope: Scope,
+        scope: &Scope,
         digests: &Arc<Digests>,
         stages: &Arc<Stages>,
         slots: &Arc<Slots>,
     ) -> Self {
         Self {
             namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
-            scope,
+            scope: scope.clone(),
             settings: parts.settings.clone(),
             metrics: parts.metrics.clone(),
             workloads: parts.workloads.clone(),

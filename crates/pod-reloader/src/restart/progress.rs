@@ -1,7 +1,5 @@
 //! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
-mod undone;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 

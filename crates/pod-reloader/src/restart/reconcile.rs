@@ -3,9 +3,6 @@
 mod failed;
 mod gauges;
 mod pass;
-mod pinned;
-mod pins;
-mod revert;
 mod settings;
 mod write;
 
@@ -23,7 +20,6 @@ use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
 use self::failed::Failures;
-use self::pins::PinnedContent;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
@@ -38,6 +34,7 @@ use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
+use crate::restart::pins::{PinnedContent, PinnedWorkloads, Rollbacks};
 use crate::restart::progress::Progress;
 use crate::restart::releases::ReleaseWait;
 use crate::restart::reload_rounds::{Reloads, over_http};
@@ -57,8 +54,6 @@ use crate::runtime::worker::Worker;
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
     settings: Arc<Settings>,
-    client: Client,
-    budget: Budget,
     keys: Arc<Keys>,
     metrics: Metrics,
     errors: ControllerErrors,
@@ -70,7 +65,9 @@ pub(crate) struct Reconciler {
     slots: Arc<Slots>,
     restraints: Restraints,
     failures: Failures,
-    pins: PinnedContent,
+    pins: Arc<PinnedContent>,
+    pinned_workloads: Arc<PinnedWorkloads>,
+    rollbacks: Rollbacks,
     certificates: LoadedCertificates,
     rotated: Arc<RotatedPods>,
     stuck_pods: StuckPods,
@@ -106,18 +103,22 @@ impl Reconciler {
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
         let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());
         let kinds = Arc::new(kinds);
-        let restraints = Restraints::new(&parts, &scope, &stages, &slots);
         let reloads = scope.http_reloads().then(|| {
             let worker = parts.worker.clone();
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
         });
-        let intake = Arc::new(Intake::new(&parts, scope, &digests, &stages, &slots));
+        let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
         let writer = Arc::new(Writer::new(&parts, &intake, &kinds));
+        let pins = Arc::new(PinnedContent::new(&parts, &keys, &digests));
+        let calls = (&client, &budget);
+        let rollbacks = Rollbacks::new(&parts, calls, &digests, &pins, &stages, &writer);
         let http_reloads = HttpReloads::new(&parts, &stages, &slots, &writer, reloads);
         Self {
-            restraints,
+            restraints: Restraints::new(&parts, &scope, &stages, &slots),
             failures: Failures::new(&parts, &stages, &slots),
-            pins: PinnedContent::new(&parts, &keys, &digests),
+            pins,
+            pinned_workloads: Arc::new(PinnedWorkloads::new(&parts, &intake, &kinds)),
+            rollbacks,
             certificates: LoadedCertificates::new(&parts, &digests),
             rotated: Arc::new(RotatedPods::new(&parts, &client, &budget)),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
@@ -138,8 +139,6 @@ impl Reconciler {
             worker: parts.worker,
             errors: metrics.errors.of(RESTART),
             metrics,
-            client,
-            budget,
             keys,
         }
     }
@@ -220,8 +219,13 @@ impl Reconciler {
     }
 
     /// Returns what reads and makes copies.
-    pub(crate) fn pins(&self) -> &PinnedContent {
+    pub(crate) fn pins(&self) -> &Arc<PinnedContent> {
         &self.pins
+    }
+
+    /// Returns the workloads whose pods may use copies.
+    pub(crate) fn pinned_workloads(&self) -> &Arc<PinnedWorkloads> {
+        &self.pinned_workloads
     }
 
     /// Returns the kinds that the cluster serves.
@@ -295,11 +299,6 @@ impl Reconciler {
     /// Returns the config objects that were present when they were last read.
     pub(crate) fn present_config(&self) -> Vec<Reference> {
         self.digests.present()
-    }
-
-    /// Returns where config objects are read and copied.
-    pub(crate) fn source(&self) -> &Source {
-        self.digests.source()
     }
 
     /// Returns the metrics.

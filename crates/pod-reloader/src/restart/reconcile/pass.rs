@@ -257,7 +257,7 @@ impl Reconciler {
         snapshot: &Snapshot,
     ) -> Result<Action, RestartError> {
         let next = self.unchanged(workload, snapshot).await;
-        let next = self.put_back(workload).await?.unwrap_or(next);
+        let next = self.rollbacks.put_back(workload).await?.unwrap_or(next);
         self.stuck_pods.unstick(workload).await?;
         Ok(next.at_latest(snapshot.rotation_due))
     }
@@ -266,7 +266,7 @@ impl Reconciler {
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
         self.http_reloads.has_content(workload, snapshot);
-        self.progress.report_undone(workload, &snapshot.undone);
+        self.pins.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use tracing::info;
 
 use super::Reconciler;
-use super::pins::Pinned;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::restart::pins::Pinned;
 use crate::restart::restraint::DueRestart;
 use crate::restart::stages::stage_for;
 use crate::runtime::error::CallError;

@@ -83,7 +83,7 @@ impl Keeper {
         source: &Name,
     ) -> Option<bool> {
         let object = Reference::config_map(namespace, name);
-        let reads = self.reconciler.source();
+        let reads = self.content.source();
         let read = reads.is_of_earlier_version(&object, &copy.uid, source);
         match read.await {
             Ok(is_ours) => Some(is_ours),
@@ -104,7 +104,7 @@ impl Keeper {
 
     async fn delete(&self, namespace: &Name, name: &Name, uid: &str) -> Result<(), CallError> {
         self.known.lock().deleted.insert(uid.into());
-        let source = self.reconciler.source();
+        let source = self.content.source();
         match source
             .delete(&Reference::config_map(namespace, name), uid)
             .await

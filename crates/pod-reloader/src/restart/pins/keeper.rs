@@ -26,7 +26,8 @@ use self::known::{Counts, Known, Look};
 use self::unused::LOOK_AGAIN;
 use self::users::{Missing, Users};
 use crate::config::copies::{NotCopied, Restored};
-use crate::restart::reconcile::Reconciler;
+use crate::metrics::Metrics;
+use crate::restart::pins::{PinnedContent, PinnedWorkloads};
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
 use crate::runtime::follower::Follower;
@@ -41,7 +42,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Keeper {
     client: Client,
     budget: Budget,
-    reconciler: Arc<Reconciler>,
+    metrics: Metrics,
+    content: Arc<PinnedContent>,
+    workloads: Arc<PinnedWorkloads>,
     /// The age from which on a copy is deleted that nobody uses. It is also the time between two looks at all.
     grace: Duration,
     known: Mutex<Known>,
@@ -60,13 +63,17 @@ impl Keeper {
     pub(crate) fn new(
         client: Client,
         budget: Budget,
-        reconciler: Arc<Reconciler>,
+        metrics: Metrics,
+        content: Arc<PinnedContent>,
+        workloads: Arc<PinnedWorkloads>,
         grace: Duration,
     ) -> Self {
         Self {
             client,
             budget,
-            reconciler,
+            metrics,
+            content,
+            workloads,
             grace,
             known: Mutex::default(),
             worker: Worker::new(1),
@@ -89,7 +96,7 @@ impl Keeper {
     /// Follows the copies in a namespace, or in all of them.
     async fn watch(self: Arc<Self>, namespace: Option<Name>) {
         let copies = self.copies_in(namespace.as_ref());
-        let watches = self.reconciler.metrics().watches.clone();
+        let watches = self.metrics.watches.clone();
         copies.follow(watches, CopyFollower(self)).await;
     }
 
@@ -116,10 +123,10 @@ impl Keeper {
 
     /// Returns the namespaces that may have copies, or have workloads that use some, and forgets all others.
     fn namespaces(&self) -> BTreeSet<Name> {
-        let pinned = self.reconciler.pinned_namespaces();
+        let pinned = self.workloads.namespaces();
         let mut known = self.known.lock();
         let all = known.namespaces().cloned().chain(pinned);
-        let ours = all.filter(|it| self.reconciler.keeps_copies_in(it));
+        let ours = all.filter(|it| self.workloads.keeps_copies_in(it));
         let ours: BTreeSet<_> = ours.collect();
         known.retain(&ours);
         let counts = known.counts();
@@ -150,8 +157,8 @@ impl Keeper {
 
     /// Finds out what uses the copies of a namespace: first the workloads, because others are asked whose they are.
     async fn find_users(&self, namespace: &Name, users: &mut Users) -> Result<(), CallError> {
-        self.reconciler
-            .each_workload(namespace, |workload| users.workload(workload))
+        self.workloads
+            .each(namespace, |workload| users.workload(workload))
             .await?;
         let earlier = |set: ReplicaSet| users.replica_set(&set);
         self.each(namespace, earlier).await?;
@@ -206,7 +213,7 @@ impl Keeper {
     }
 
     fn show(&self, counts: Counts) {
-        let metrics = self.reconciler.metrics();
+        let metrics = &self.metrics;
         metrics.copies.set(counts.copies as i64);
         metrics.lost_copies.set(counts.lost as i64);
         metrics.unpinned_pods.set(counts.unpinned as i64);
@@ -215,11 +222,11 @@ impl Keeper {
     /// Tells users once of copies that are gone for good, and of pods that were created without regard to their pins.
     fn report(&self, namespace: &Name, before: &Look, look: &Look) {
         for name in look.lost.difference(&before.lost) {
-            self.reconciler.copy_lost(namespace, name);
+            self.workloads.copy_lost(namespace, name);
         }
         let mut unpinned = look.unpinned.clone();
         unpinned.retain(|workload, pods| before.unpinned.get(workload) != Some(pods));
-        self.reconciler.pods_not_pinned(namespace, &unpinned);
+        self.workloads.pods_not_pinned(namespace, &unpinned);
     }
 
     /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.
@@ -231,7 +238,7 @@ impl Keeper {
         keys: &Keyring,
     ) -> bool {
         let source = Reference::config_map(namespace, &missing.source);
-        let copies = self.reconciler.source();
+        let copies = self.content.source();
         let restored = copies.restore(&source, name, missing.is_needed, keys);
         match restored.await {
             Ok(Restored::Copy) => {
@@ -283,16 +290,16 @@ impl Handler for Keeper {
 
     async fn handle(&self, namespace: &Name) -> Option<Instant> {
         let began = Instant::now();
-        if !self.reconciler.keeps_copies_in(namespace) {
+        if !self.workloads.keeps_copies_in(namespace) {
             self.known.lock().look_again.remove(namespace);
             return None;
         }
         // What is not known yet would seem unused.
-        if self.reconciler.lists().are_due() {
+        if !self.workloads.are_listed() {
             return Some(began + LOOK_AGAIN);
         }
         // Without them, nobody knows which copies are ours. Whoever reads them says why they cannot be read.
-        let Ok(keys) = self.reconciler.pins().hash_keys().await else {
+        let Ok(keys) = self.content.hash_keys().await else {
             return Some(began + LOOK_AGAIN);
         };
         if let Err(error) = self.look_at(namespace, &keys).await {

@@ -23,10 +23,10 @@ use tokio::time::sleep;
 use super::unused::REFUSED_AT_ONCE;
 use super::*;
 use crate::config::keys::Keys;
-use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 use crate::restart::progress::Progress;
 use crate::restart::recent_writes::RecentWrites;
+use crate::restart::reconcile::Reconciler;
 use crate::restart::settings::Settings;
 use crate::runtime::events::Events;
 
@@ -171,7 +171,7 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         Budget::new(),
         keys,
         Progress::new(events, None, metrics.clone(), RecentWrites::default()),
-        metrics,
+        metrics.clone(),
     );
     for kind in WorkloadKind::BUILT_IN {
         reconciler.lists().is_whole(kind, None);
@@ -180,7 +180,9 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let keeper = Arc::new(Keeper::new(
         client,
         Budget::new(),
-        Arc::new(reconciler),
+        metrics,
+        reconciler.pins().clone(),
+        reconciler.pinned_workloads().clone(),
         grace,
     ));
     let running = keeper.clone();
@@ -304,7 +306,7 @@ async fn a_lost_copy_is_counted_until_its_namespace_is_looked_at_no_more() {
     let web = json!({"spec": {"template": {"metadata": {"annotations": pins}}}});
     apiserver.makes("apis/apps/v1", "deployments", "web", &web);
     let keeper = start(&apiserver);
-    let counted = || keeper.reconciler.metrics().lost_copies.get();
+    let counted = || keeper.metrics.lost_copies.get();
     keeper.sees_deletion("shop");
     sleep(LOOK_AGAIN).await;
     assert_eq!(counted(), 1);

@@ -1,4 +1,4 @@
-//! Finds the workloads whose pods use copies, for those who keep the copies.
+//! Finds the workloads whose pods use copies, and tells their users what happens to the copies.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,14 +9,43 @@ use pod_reloader_core::object::{CustomObject, Served, WorkloadObject};
 use pod_reloader_core::workload::Workload;
 use tracing::warn;
 
-use super::Reconciler;
 use crate::report::notice::Notice;
+use crate::restart::intake::Intake;
+use crate::restart::kinds::ServedKinds;
+use crate::restart::lists::ListsDue;
+use crate::restart::parts::Parts;
+use crate::restart::progress::Progress;
+use crate::restart::workloads::Workloads;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::PAGE;
 
-impl Reconciler {
+/// The workloads whose pods may use copies.
+pub(crate) struct PinnedWorkloads {
+    workloads: Arc<Workloads>,
+    lists: Arc<ListsDue>,
+    progress: Arc<Progress>,
+    intake: Arc<Intake>,
+    kinds: Arc<ServedKinds>,
+}
+
+impl PinnedWorkloads {
+    pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
+        Self {
+            workloads: parts.workloads.clone(),
+            lists: parts.lists.clone(),
+            progress: parts.progress.clone(),
+            intake: intake.clone(),
+            kinds: kinds.clone(),
+        }
+    }
+
+    /// Returns true if all workloads have been listed.
+    pub(super) fn are_listed(&self) -> bool {
+        !self.lists.are_due()
+    }
+
     /// Returns the namespaces with workloads whose pods use copies.
-    pub(crate) fn pinned_namespaces(&self) -> BTreeSet<Name> {
+    pub(super) fn namespaces(&self) -> BTreeSet<Name> {
         let ids = self.workloads.ids(|_| true);
         let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
         let pinned = workloads.filter(|it| it.named_copies().next().is_some());
@@ -24,12 +53,12 @@ impl Reconciler {
     }
 
     /// Returns true if the copies in a namespace are ours to look after.
-    pub(crate) fn keeps_copies_in(&self, namespace: &Name) -> bool {
+    pub(super) fn keeps_copies_in(&self, namespace: &Name) -> bool {
         self.intake.scope.covers(namespace) && self.intake.namespaces.contain(namespace)
     }
 
     /// Passes each workload of a namespace to `tell`, managed or not.
-    pub(crate) async fn each_workload(
+    pub(super) async fn each(
         &self,
         namespace: &Name,
         mut tell: impl FnMut(&Workload),
@@ -59,7 +88,7 @@ impl Reconciler {
     }
 
     /// Tells the users of the workloads whose pods use this copy that it is gone for good.
-    pub(crate) fn copy_lost(&self, namespace: &Name, copy: &Name) {
+    pub(super) fn copy_lost(&self, namespace: &Name, copy: &Name) {
         warn!(%namespace, %copy, "a copy of a ConfigMap is gone that was in use, and nobody knows its content");
         for workload in self.pinned_in(namespace) {
             let mut pins = workload.named_copies();
@@ -71,7 +100,7 @@ impl Reconciler {
     }
 
     /// Tells the users of those workloads of a namespace, by their UIDs, some of whose pods ignore their pins.
-    pub(crate) fn pods_not_pinned(&self, namespace: &Name, unpinned: &HashMap<Arc<str>, usize>) {
+    pub(super) fn pods_not_pinned(&self, namespace: &Name, unpinned: &HashMap<Arc<str>, usize>) {
         if unpinned.is_empty() {
             return;
         }

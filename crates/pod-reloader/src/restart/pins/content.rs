@@ -1,15 +1,18 @@
-//! Pins: which copies the pods of a workload are to use, and what was undone.
+//! Finds out which copies the pods of a workload are to use, and what was undone, and makes the copies.
 
 use std::sync::Arc;
 
 use pod_reloader_core::hash::Keyring;
+use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use crate::config::copies::NotCopied;
 use crate::config::error::ReadError;
 use crate::config::keys::Keys;
+use crate::config::source::Source;
+use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::digests::{Digests, Snapshot};
 use crate::restart::error::RestartError;
@@ -22,7 +25,7 @@ const LARGE: usize = 8 << 20;
 const REVISIONS: usize = 11;
 
 /// The pins for a rollout.
-pub(super) enum Pinned {
+pub(crate) enum Pinned {
     /// The annotation to write, if any.
     As(Option<String>),
     /// A ConfigMap has changed since it was read.
@@ -34,20 +37,22 @@ pub(crate) struct PinnedContent {
     keys: Arc<Keys>,
     digests: Arc<Digests>,
     progress: Arc<Progress>,
+    metrics: Metrics,
 }
 
 impl PinnedContent {
-    pub(super) fn new(parts: &Parts, keys: &Arc<Keys>, digests: &Arc<Digests>) -> Self {
+    pub(crate) fn new(parts: &Parts, keys: &Arc<Keys>, digests: &Arc<Digests>) -> Self {
         Self {
             keys: keys.clone(),
             digests: digests.clone(),
             progress: parts.progress.clone(),
+            metrics: parts.metrics.clone(),
         }
     }
 
     /// Returns `snapshot` with the content that the pods have in place of what was undone. `None` if a copy is
     /// gone that has it: then nobody knows what the pods have.
-    pub(super) async fn without_undone(
+    pub(crate) async fn without_undone(
         &self,
         workload: &Workload,
         mut snapshot: Snapshot,
@@ -78,8 +83,33 @@ impl PinnedContent {
         }
     }
 
+    /// Tells the users of a workload once that changes of its ConfigMaps were undone.
+    pub(crate) fn report_undone(&self, workload: &Workload, undone: &Pins) {
+        let is_news = self.note_undone(&workload.id, !undone.is_empty());
+        if is_news {
+            let names = undone.iter().map(|(source, _)| source.clone());
+            let notice = Notice::Undone(names.collect());
+            self.progress.send(workload, notice);
+        }
+    }
+
+    /// Notes whether some content of a workload was undone. Returns true if that is news.
+    pub(super) fn note_undone(&self, id: &WorkloadId, is_undone: bool) -> bool {
+        let was_undone = self.progress.memories.with(id, |memory| {
+            std::mem::replace(&mut memory.is_undone, is_undone)
+        });
+        let change = i64::from(is_undone) - i64::from(was_undone);
+        self.metrics.undone.inc_by(change);
+        is_undone && !was_undone
+    }
+
+    /// Returns where copies are read and made.
+    pub(super) fn source(&self) -> &Source {
+        self.digests.source()
+    }
+
     /// Returns the hash keys, which also seal copies.
-    pub(crate) async fn hash_keys(&self) -> Result<Arc<Keyring>, ReadError> {
+    pub(super) async fn hash_keys(&self) -> Result<Arc<Keyring>, ReadError> {
         match self.keys.keyring() {
             Some(keys) => Ok(keys),
             None => self.keys.read_since(Instant::now()).await,
@@ -88,7 +118,7 @@ impl PinnedContent {
 
     /// Makes the copies that the pods are to use, and returns the pins for them. If a copy cannot be made, the
     /// pods use the ConfigMaps themselves, and their users are told.
-    pub(super) async fn pin(
+    pub(crate) async fn pin(
         &self,
         workload: &Workload,
         snapshot: &Snapshot,

@@ -1,7 +1,9 @@
 //! Puts the configuration before the last one back, if a workload does not become healthy with the last one.
 
-use kube::Resource;
+use std::sync::Arc;
+
 use kube::core::DynamicResourceScope;
+use kube::{Client, Resource};
 use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::foreign::Foreign;
@@ -15,11 +17,21 @@ use pod_reloader_core::trials::Trials;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
-use super::Reconciler;
+use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::brake::BrakePause;
+use crate::restart::digests::Digests;
 use crate::restart::error::RestartError;
-use crate::restart::restraints::Restraints;
+use crate::restart::memory::Memories;
+use crate::restart::pace::WritePause;
+use crate::restart::parts::Parts;
+use crate::restart::pins::PinnedContent;
+use crate::restart::progress::Progress;
+use crate::restart::settings::Settings;
+use crate::restart::stages::Stages;
+use crate::restart::writer::Writer;
+use crate::runtime::budget::Budget;
 use crate::runtime::resources::{PAGE, Resources, api};
 
 /// The result of the search for an earlier configuration.
@@ -36,10 +48,48 @@ struct Earlier {
     undone: Pins,
 }
 
-impl Reconciler {
+/// Puts earlier configurations back.
+pub(crate) struct Rollbacks {
+    settings: Arc<Settings>,
+    client: Client,
+    budget: Budget,
+    metrics: Metrics,
+    memories: Memories,
+    progress: Arc<Progress>,
+    digests: Arc<Digests>,
+    content: Arc<PinnedContent>,
+    brake: BrakePause,
+    pace: WritePause,
+    writer: Arc<Writer>,
+}
+
+impl Rollbacks {
+    pub(crate) fn new(
+        parts: &Parts,
+        (client, budget): (&Client, &Budget),
+        digests: &Arc<Digests>,
+        content: &Arc<PinnedContent>,
+        stages: &Arc<Stages>,
+        writer: &Arc<Writer>,
+    ) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            client: client.clone(),
+            budget: budget.clone(),
+            metrics: parts.metrics.clone(),
+            memories: parts.progress.memories.clone(),
+            progress: parts.progress.clone(),
+            digests: digests.clone(),
+            content: content.clone(),
+            brake: BrakePause::new(parts, stages),
+            pace: WritePause::new(parts),
+            writer: writer.clone(),
+        }
+    }
+
     /// Puts the earlier configuration of a workload back that has the present one, asks for that, and has not
     /// become healthy in time. Returns what to do next if there is something to wait for.
-    pub(super) async fn put_back(
+    pub(crate) async fn put_back(
         &self,
         workload: &Workload,
     ) -> Result<Option<Action>, RestartError> {
@@ -67,9 +117,8 @@ impl Reconciler {
             }
         };
         let config_hash = &earlier.config_hash;
-        let Restraints { brake, pace, .. } = &self.restraints;
-        let next = brake.braked(workload, config_hash);
-        if let Some(next) = next.or_else(|| pace.next_write(workload, config_hash)) {
+        let next = self.brake.braked(workload, config_hash);
+        if let Some(next) = next.or_else(|| self.pace.next_write(workload, config_hash)) {
             return Ok(Some(Action::RequeueAt(next)));
         }
         self.write_back(workload, &earlier).await.map(Some)
@@ -93,7 +142,7 @@ impl Reconciler {
             let id = &workload.id;
             self.memories
                 .with(id, |memory| memory.trials.put_back(&earlier.undone));
-            self.progress.undone(id, true);
+            self.content.note_undone(id, true);
             let max_restarts = self.settings.max_restarts;
             self.progress.recent_writes.restarted(
                 id,
@@ -137,7 +186,7 @@ impl Reconciler {
             pins: present.copies(),
             undone: Pins::default(),
         };
-        let keys = self.pins.hash_keys().await?;
+        let keys = self.content.hash_keys().await?;
         let names = workload.copy_names(&keys).and(&pins);
         let undone = workload.undone_by(&pins, &had, &now.objects, &names);
         // Something has changed that no watch has shown yet, or is about to be written.

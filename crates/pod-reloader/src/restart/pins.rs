@@ -1,0 +1,14 @@
+//! Pins: the pods of a revision use immutable copies of ConfigMaps, so that an undo brings the configuration back, too.
+//! Whatever was undone stays undone, and a configuration that fails can be put back.
+//!
+//! Its rules are `pod_reloader_core::pins`, `copies`, `revision` and `trials`. `config/copies.rs` makes the copies.
+
+mod content;
+mod keeper;
+mod rollback;
+mod workloads;
+
+pub(crate) use self::content::{Pinned, PinnedContent};
+pub(crate) use self::keeper::Keeper;
+pub(crate) use self::rollback::Rollbacks;
+pub(crate) use self::workloads::PinnedWorkloads;
