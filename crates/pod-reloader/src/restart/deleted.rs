@@ -1,66 +1,120 @@
-//! Shares what people had set on workloads that were deleted, in case they come back.
+//! Deleted workloads: puts back what people had set on a workload that was deleted and has come back.
+//!
+//! Its rule is `pod_reloader_core::lasting`.
+
+mod memory;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use pod_reloader_core::lasting::{self, Lasting};
-use pod_reloader_core::name::Name;
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use kube::api::Patch;
+use pod_reloader_core::by_kind;
+use pod_reloader_core::lasting::Lasting;
+use pod_reloader_core::object::{Object, Served};
+use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{debug, info, warn};
 
-/// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
-#[derive(Default)]
-pub(crate) struct Deleted(Mutex<lasting::Deleted>);
+use self::memory::Deleted;
+use crate::metrics::{Metrics, RESTART};
+use crate::report::notice::Notice;
+use crate::restart::intake::Intake;
+use crate::restart::kinds::{ServedKinds, version};
+use crate::restart::parts::Parts;
+use crate::restart::progress::Progress;
+use crate::runtime::client::{DEADLINE, patch_params, within};
+use crate::runtime::controller::ControllerErrors;
+use crate::runtime::error::CallError;
 
-impl Deleted {
-    /// Remembers what people had set on a workload that was deleted.
-    pub(crate) fn remember(&self, workload: &Workload, settings: Lasting) {
-        let id = &workload.id;
-        if !self.0.lock().note(id, &workload.uid, settings, now()) {
-            warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
+/// Puts settings back on workloads that have come back.
+pub(crate) struct LostSettings {
+    /// The workloads that may come back, and what people had set on them.
+    pub(crate) deleted: Deleted,
+    metrics: Metrics,
+    errors: ControllerErrors,
+    progress: Arc<Progress>,
+    intake: Arc<Intake>,
+    kinds: Arc<ServedKinds>,
+}
+
+impl LostSettings {
+    pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
+        Self {
+            deleted: Deleted::default(),
+            metrics: parts.metrics.clone(),
+            errors: parts.metrics.errors.of(RESTART),
+            progress: parts.progress.clone(),
+            intake: intake.clone(),
+            kinds: kinds.clone(),
         }
     }
 
-    /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
-    /// has its settings again.
-    pub(crate) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
-        let is_back = self.0.lock().is_back(&workload.id, &workload.uid);
-        is_back.then(|| workload.id.clone())
+    /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
+    /// possible: until then, nothing may be decided about the workload.
+    pub(crate) async fn put_back(&self, id: &WorkloadId) -> Option<Instant> {
+        let settings = self.deleted.due(id)?;
+        let served = self.kinds.get(id.kind)?;
+        let outcome = by_kind!(id.kind, O => self.give_back::<O>(&served, id, &settings).await);
+        let Err(error) = outcome else {
+            self.deleted.put_back(id, &settings);
+            return None;
+        };
+        // It is gone again, and may come back once more.
+        if error.is_not_found() {
+            return None;
+        }
+        let is_moved = error.is_failed_test() || error.is_conflict();
+        match is_moved {
+            true => self.metrics.patch_conflict(),
+            false => self.errors.count(Some(&error)),
+        }
+        if is_moved || !error.is_refusal() {
+            debug!(workload = %id, reason = error.reason(), "cannot put settings back, trying again");
+            return Some(self.deleted.failed(id, &settings));
+        }
+        warn!(workload = %id, reason = error.reason(), "cannot put back what people had set before this workload was deleted and created again");
+        self.deleted.forget(id, &settings);
+        None
     }
 
-    /// Returns what to put back on a workload, if it has come back in time.
-    pub(crate) fn due(&self, id: &WorkloadId) -> Option<Arc<Lasting>> {
-        self.0.lock().due(id, now())
+    /// Writes those of these settings that a workload lacks, unless it is none of ours.
+    async fn give_back<O: Object>(
+        &self,
+        served: &Served,
+        id: &WorkloadId,
+        settings: &Lasting,
+    ) -> Result<(), CallError> {
+        let api = self.kinds.api::<O>(served, &id.namespace);
+        let object = within(DEADLINE, api.get(&id.name)).await?;
+        let Some(lacking) = settings.lacking_in(&object) else {
+            return Ok(());
+        };
+        let workload = self.intake.read(id.kind, object);
+        let Some(workload) = workload.filter(|it| self.intake.includes(it)) else {
+            return Ok(());
+        };
+        let keys = lacking.keys().collect::<Vec<_>>().join(", ");
+        let WorkloadId {
+            kind,
+            namespace,
+            name,
+        } = id;
+        let Some(patch) = lacking.patch(&workload) else {
+            warn!(%kind, %namespace, name = &**name, keys, "no room for what people had set before this workload was deleted and created again");
+            return Ok(());
+        };
+        let patch = Patch::<()>::Json(patch);
+        let object = within(DEADLINE, api.patch(&id.name, &patch_params(), &patch)).await?;
+        if lacking.lacking_in(&object).is_some() {
+            warn!(%kind, %namespace, name = &**name, keys, "another webhook or policy takes away what people had set before this workload was deleted and created again");
+            return Ok(());
+        }
+        info!(%kind, %namespace, name = &**name, keys, "put back what people had set before this workload was deleted and created again");
+        let keys = lacking.keys().map(Into::into).collect();
+        self.progress.send(&workload, Notice::SettingsKept(keys));
+        let version = version(&object);
+        if let Some(now) = self.intake.read(id.kind, object) {
+            self.intake.take_in_answer(now, version);
+        }
+        Ok(())
     }
-
-    /// Notes that these settings could not be put back. Returns when to try again.
-    pub(crate) fn failed(&self, id: &WorkloadId, settings: &Arc<Lasting>) -> Instant {
-        self.0.lock().failed(id, settings, now()).into()
-    }
-
-    /// Notes that these settings have been put back, and forgets them. Those of a workload that was deleted since then
-    /// stay.
-    pub(crate) fn put_back(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
-        self.0.lock().put_back(id, settings, now());
-    }
-
-    /// Forgets these settings. Those of a workload that was deleted since then stay.
-    pub(crate) fn forget(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
-        self.0.lock().forget(id, settings);
-    }
-
-    /// Forgets the workloads of a namespace. What has these names later need not be of the same people.
-    pub(crate) fn forget_all_in(&self, namespace: &Name) {
-        self.0.lock().forget_all_in(namespace);
-    }
-
-    /// Forgets the workloads that have not come back in time.
-    pub(crate) fn tidy(&self) {
-        self.0.lock().tidy(now());
-    }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

@@ -3,7 +3,6 @@
 mod failed;
 mod gauges;
 mod pass;
-mod settings;
 mod write;
 
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use tokio::time::Instant;
 use self::failed::Failures;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
-use crate::metrics::{Metrics, RESTART, Reader};
+use crate::metrics::{Metrics, Reader};
 use crate::restart::certificates::LoadedCertificates;
 use crate::restart::cron_jobs::CronJobs;
-use crate::restart::deleted::Deleted;
+use crate::restart::deleted::LostSettings;
 use crate::restart::digests::Digests;
 use crate::restart::http_reload::HttpReloads;
 use crate::restart::intake::Intake;
@@ -48,7 +47,6 @@ use crate::restart::workloads::Workloads;
 use crate::restart::writer::Writer;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
-use crate::runtime::controller::ControllerErrors;
 use crate::runtime::worker::Worker;
 
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
@@ -56,7 +54,6 @@ pub(crate) struct Reconciler {
     settings: Arc<Settings>,
     keys: Arc<Keys>,
     metrics: Metrics,
-    errors: ControllerErrors,
     intake: Arc<Intake>,
     writer: Arc<Writer>,
     workloads: Arc<Workloads>,
@@ -72,7 +69,7 @@ pub(crate) struct Reconciler {
     rotated: Arc<RotatedPods>,
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
-    deleted: Deleted,
+    lost_settings: LostSettings,
     memories: Memories,
     http_reloads: HttpReloads,
     worker: Arc<Worker<WorkloadId>>,
@@ -125,7 +122,7 @@ impl Reconciler {
             cron_jobs: CronJobs::new(&parts, &client, &budget),
             http_reloads,
             digests,
-            deleted: Deleted::default(),
+            lost_settings: LostSettings::new(&parts, &intake, &kinds),
             writer,
             intake,
             kinds,
@@ -137,7 +134,6 @@ impl Reconciler {
             stages,
             slots,
             worker: parts.worker,
-            errors: metrics.errors.of(RESTART),
             metrics,
             keys,
         }
@@ -159,7 +155,7 @@ impl Reconciler {
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.intake.read(kind, object) {
-            let back = self.deleted.back(&workload);
+            let back = self.lost_settings.deleted.back(&workload);
             self.intake.take_in(workload, version);
             // It need not be managed until it has its settings again. It must have been taken in before it is queued:
             // otherwise its state without settings could be taken in after the answer that has them, and a hold is not
@@ -177,7 +173,7 @@ impl Reconciler {
     ) -> Option<WorkloadId> {
         let version = version(&object);
         let workload = self.intake.read(kind, object)?;
-        let back = self.deleted.back(&workload);
+        let back = self.lost_settings.deleted.back(&workload);
         let id = self.intake.apply(workload, version);
         // Queued last, as in `workload_seen`.
         self.worker.push_all(back);
@@ -195,7 +191,7 @@ impl Reconciler {
             if let Some(lasting) = lasting
                 && self.intake.includes(&workload)
             {
-                self.deleted.remember(&workload, lasting);
+                self.lost_settings.deleted.remember(&workload, lasting);
             }
             self.workload_gone(&workload.id);
         }
@@ -261,7 +257,7 @@ impl Reconciler {
     /// Takes in that a namespace does not, or no longer, match the selector.
     pub(crate) fn namespace_left(&self, namespace: &Name) {
         self.intake.namespaces.remove(namespace);
-        self.deleted.forget_all_in(namespace);
+        self.lost_settings.deleted.forget_all_in(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
             self.workload_gone(&id);
         }

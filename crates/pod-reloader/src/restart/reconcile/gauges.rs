@@ -13,7 +13,7 @@ pub(super) fn publish(reconciler: &Reconciler) {
     } = reconciler;
     digests.retain(|reference| workloads.is_referenced(reference));
     progress.recent_writes.tidy();
-    reconciler.deleted.tidy();
+    reconciler.lost_settings.deleted.tidy();
     let (config_objects, references) = workloads.referenced();
     metrics.config_objects.set(config_objects as i64);
     metrics.references.set(references as i64);

@@ -32,7 +32,7 @@ impl Handler for Reconciler {
             self.progress.forget(id);
             return None;
         }
-        if let Some(next) = self.put_settings_back(id).await {
+        if let Some(next) = self.lost_settings.put_back(id).await {
             return Some(next);
         }
         let Some((workload, hash_since)) = self.workloads.get(id) else {
