@@ -1,4 +1,12 @@
 //! The controller that restarts workloads.
+//!
+//! A feature is one file, or a folder if it has several parts: `memory.rs` is what it remembers beyond one workload,
+//! `restraint.rs` what holds a restart back, and `watch.rs` what it watches. What it remembers of each workload is a part of
+//! [`memory::WorkloadMemory`].
+//!
+//! Features know what `parts` has, and each other in one direction. `intake` tells them of workloads, and `writer` writes for
+//! them. `restraints` lists what may hold a restart back, `reconcile` is the pass that asks the features in turn, and
+//! `watch` brings it what happens in the cluster.
 
 mod action;
 mod api_groups;

@@ -5,10 +5,10 @@
 
 mod content;
 mod keeper;
+mod pinned;
 mod rollback;
-mod workloads;
 
 pub(crate) use self::content::{Pinned, PinnedContent};
 pub(crate) use self::keeper::Keeper;
+pub(crate) use self::pinned::PinnedWorkloads;
 pub(crate) use self::rollback::Rollbacks;
-pub(crate) use self::workloads::PinnedWorkloads;
