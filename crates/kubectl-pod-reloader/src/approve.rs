@@ -6,7 +6,7 @@ use pod_reloader_core::sync_status::SyncStatus;
 use serde::Serialize;
 
 use crate::args::{Chosen, Target};
-use crate::cluster::{Cluster, Unseen};
+use crate::cluster::{Cluster, Unseen, annotate};
 use crate::operators::Operators;
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::workloads::{self, Reply, Seen};
@@ -195,7 +195,7 @@ fn nothing_is_pending(seen: &Seen<'_>, asked: Option<&str>) -> Step {
 
 async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval {
     let (place, name) = (seen.place(), &seen.workload.id.name);
-    let written = cluster.annotate(place, name, APPROVE, Some(&content)).await;
+    let written = annotate(cluster, place, name, APPROVE, Some(&content)).await;
     let is_written = written.is_ok();
     let (verdict, state) = match written {
         Ok(()) => {

@@ -23,7 +23,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-pub(crate) use self::annotations::{Rewrite, Writes};
+pub(crate) use self::annotations::{Rewrite, Writes, annotate, annotation};
 pub(crate) use self::connection::NoCluster;
 pub(crate) use self::dry_run::DryRun;
 use self::dry_run::warnings;

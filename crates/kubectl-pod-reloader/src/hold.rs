@@ -5,7 +5,7 @@ use pod_reloader_core::mark::is_hold;
 use serde::Serialize;
 
 use crate::args::{Chosen, Target, config_kind};
-use crate::cluster::{Cluster, Place, Unseen, Writes};
+use crate::cluster::{Cluster, Place, Unseen, Writes, annotate, annotation};
 use crate::operators::Operators;
 use crate::print::{Answer, Text, Verdict, by};
 use crate::workloads;
@@ -121,12 +121,12 @@ async fn set_hold(
     name: &str,
     hold: bool,
 ) -> Result<bool, Unseen> {
-    let value = cluster.annotation(place, name, HOLD).await?;
+    let value = annotation(cluster, place, name, HOLD).await?;
     if value.as_deref().is_some_and(is_hold) == hold {
         return Ok(false);
     }
     let value = hold.then_some("true");
-    cluster.annotate(place, name, HOLD, value).await?;
+    annotate(cluster, place, name, HOLD, value).await?;
     Ok(true)
 }
 

@@ -266,7 +266,7 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> Undo {
         new: &earlier.value,
     };
     let (place, name) = (seen.place(), &seen.workload.id.name);
-    let written = cluster.annotate_template(place, name, &rewrite).await;
+    let written = rewrite.write(cluster, place, name).await;
     let (object, warnings) = match written {
         Ok(written) => written,
         Err(error) => {

@@ -57,77 +57,74 @@ pub(crate) struct Rewrite<'a> {
 /// Asks for the metadata of an object, so that the content of a Secret is never sent.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-impl Cluster {
-    /// Returns the value of an annotation of an object.
-    pub(crate) async fn annotation(
-        &self,
-        place: Place<'_>,
-        name: &str,
-        key: &str,
-    ) -> Result<Option<String>, Unseen> {
-        #[derive(Deserialize)]
-        struct Object {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            annotations: Option<BTreeMap<String, String>>,
-        }
-        let what = format!("{} ({name})", place.words("get"));
-        let body = self.read(&place.path_of(name), &what, METADATA).await?;
-        let object: Object =
-            serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
-        Ok(object.metadata.annotations.unwrap_or_default().remove(key))
+/// Returns the value of an annotation of an object.
+pub(crate) async fn annotation(
+    cluster: &Cluster,
+    place: Place<'_>,
+    name: &str,
+    key: &str,
+) -> Result<Option<String>, Unseen> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
     }
-
-    /// Writes an annotation of an object, or removes it if `value` is `None`.
-    pub(crate) async fn annotate(
-        &self,
-        place: Place<'_>,
-        name: &str,
-        key: &str,
-        value: Option<&str>,
-    ) -> Result<(), Unseen> {
-        let what = format!("{} ({name})", place.words("patch"));
-        let patch: Value = json!({"metadata": {"annotations": {key: value}}});
-        let path = place.path_of(name);
-        let query = self.writes.query();
-        let request = Request::builder()
-            .method(Method::PATCH)
-            .uri(format!("{path}?{query}"))
-            .header(header::CONTENT_TYPE, "application/merge-patch+json")
-            .header(header::ACCEPT, METADATA)
-            .body(patch.to_string().into_bytes())
-            .expect("names are safe in a path");
-        self.call(request, &what).await?;
-        Ok(())
+    #[derive(Deserialize)]
+    struct Metadata {
+        annotations: Option<BTreeMap<String, String>>,
     }
+    let what = format!("{} ({name})", place.words("get"));
+    let body = cluster.read(&place.path_of(name), &what, METADATA).await?;
+    let object: Object =
+        serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+    Ok(object.metadata.annotations.unwrap_or_default().remove(key))
+}
 
-    /// Writes an annotation of the pod template of an object, if it has the old value. Returns the object as it is
-    /// then, and the warnings.
-    pub(crate) async fn annotate_template(
+/// Writes an annotation of an object, or removes it if `value` is `None`.
+pub(crate) async fn annotate(
+    cluster: &Cluster,
+    place: Place<'_>,
+    name: &str,
+    key: &str,
+    value: Option<&str>,
+) -> Result<(), Unseen> {
+    let what = format!("{} ({name})", place.words("patch"));
+    let patch: Value = json!({"metadata": {"annotations": {key: value}}});
+    let path = place.path_of(name);
+    let query = cluster.writes.query();
+    let request = Request::builder()
+        .method(Method::PATCH)
+        .uri(format!("{path}?{query}"))
+        .header(header::CONTENT_TYPE, "application/merge-patch+json")
+        .header(header::ACCEPT, METADATA)
+        .body(patch.to_string().into_bytes())
+        .expect("names are safe in a path");
+    cluster.call(request, &what).await?;
+    Ok(())
+}
+
+impl Rewrite<'_> {
+    /// Writes the annotation, if it has the old value. Returns the object as it is then, and the warnings.
+    pub(crate) async fn write(
         &self,
+        cluster: &Cluster,
         place: Place<'_>,
         name: &str,
-        rewrite: &Rewrite<'_>,
     ) -> Result<(Value, Vec<String>), Unseen> {
         let what = format!("{} ({name})", place.words("patch"));
         let path = place.path_of(name);
-        let query = self.writes.query();
+        let query = cluster.writes.query();
         let request = Request::builder()
             .method(Method::PATCH)
             .uri(format!("{path}?{query}"))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .header(header::ACCEPT, JSON)
-            .body(rewrite.patch().to_string().into_bytes())
+            .body(self.patch().to_string().into_bytes())
             .expect("names are safe in a path");
-        let (response, body) = self.call(request, &what).await?;
+        let (response, body) = cluster.call(request, &what).await?;
         let object = serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
         Ok((object, warnings(&response)))
     }
-}
 
-impl Rewrite<'_> {
     /// Returns a patch that fails if a newer value would be overwritten, but not because a status has changed.
     fn patch(&self) -> Value {
         let key = self.key.replace('~', "~0").replace('/', "~1");

@@ -10,17 +10,17 @@ pub(crate) struct DryRun {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Cluster {
-    /// Sends a dry run: an empty patch of an object, or its creation if `body` is given.
+impl DryRun {
+    /// Sends a dry run to `cluster`: an empty patch of an object, or its creation if `body` is given.
     ///
     /// Every admission sees it, under the field manager `manager`. Nothing is stored.
-    pub(crate) async fn dry_run(
-        &self,
+    pub(crate) async fn send(
+        cluster: &Cluster,
         place: Place<'_>,
         name: &str,
         manager: &str,
         body: Option<String>,
-    ) -> Result<DryRun, Unseen> {
+    ) -> Result<Self, Unseen> {
         let (method, verb, path, content_type) = match &body {
             None => {
                 let path = place.path_of(name);
@@ -35,8 +35,8 @@ impl Cluster {
             .header(header::CONTENT_TYPE, content_type)
             .body(body.unwrap_or_else(|| "{}".to_owned()).into_bytes())
             .expect("names are safe in a path");
-        let (response, _) = self.call(request, &what).await?;
-        Ok(DryRun {
+        let (response, _) = cluster.call(request, &what).await?;
+        Ok(Self {
             warnings: warnings(&response),
         })
     }

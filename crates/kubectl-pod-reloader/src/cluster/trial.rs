@@ -26,23 +26,23 @@ pub(crate) enum Untried {
     Unseen(Unseen),
 }
 
-impl Cluster {
+impl Trial {
     /// Returns the object as it would be stored if `manager` wrote `body`. Nothing is stored.
-    pub(crate) async fn try_write(
-        &self,
-        trial: Trial,
+    pub(crate) async fn run(
+        self,
+        cluster: &Cluster,
         (place, name): (Place<'_>, &str),
         manager: &str,
         body: &Value,
     ) -> Result<Value, Untried> {
-        let (method, verb, content_type, force) = match trial {
-            Trial::Apply => (
+        let (method, verb, content_type, force) = match self {
+            Self::Apply => (
                 Method::PATCH,
                 "patch",
                 "application/apply-patch+yaml",
                 "&force=true",
             ),
-            Trial::Replace => (Method::PUT, "update", JSON, ""),
+            Self::Replace => (Method::PUT, "update", JSON, ""),
         };
         let what = format!("{} ({name})", place.words(verb));
         let (path, manager) = (place.path_of(name), encoded(manager));
@@ -53,7 +53,7 @@ impl Cluster {
             .header(header::ACCEPT, JSON)
             .body(body.to_string().into_bytes())
             .expect("names are safe in a path");
-        let answer = self.exchange(request, &what).await;
+        let answer = cluster.exchange(request, &what).await;
         let (head, body) = answer.map_err(Untried::Unseen)?;
         if head.status().is_success() {
             let object = serde_json::from_slice(&body);

@@ -237,7 +237,7 @@ async fn edit(
     let applier = manager.map(ToOwned::to_owned);
     let applier = applier.or_else(|| applier_of(stored, manifest));
     let applier = applier.as_deref().unwrap_or(KUBECTL);
-    let applied = cluster.try_write(Trial::Apply, (place, name), applier, manifest);
+    let applied = Trial::Apply.run(cluster, (place, name), applier, manifest);
     let mut after = match applied.await {
         // Its namespace or its kind is yet to be created, perhaps by these same manifests.
         Err(Untried::NoPlace) if now.is_none() => manifest.clone(),
@@ -250,7 +250,7 @@ async fn edit(
             // Many fields have defaults, and only the apiserver knows them.
             Subject::Workload(_) => {
                 let whole = with_version_of(stored, manifest.clone());
-                let replaced = cluster.try_write(Trial::Replace, (place, name), applier, &whole);
+                let replaced = Trial::Replace.run(cluster, (place, name), applier, &whole);
                 replaced.await
             }
         };

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::workloads::Managed;
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{self, Namespace, Operator};
 use crate::workloads::Reply;
 
@@ -45,7 +45,7 @@ pub(super) async fn reach(
         }));
     }
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));
-    match cluster.dry_run(place, "", STATUS_QUERY, Some(probe)).await {
+    match DryRun::send(cluster, place, "", STATUS_QUERY, Some(probe)).await {
         Err(error) => Reply::Impossible(error),
         Ok(answer) => match (Reply::of(&answer), labels) {
             (Reply::Unanswered, Err(error)) => Reply::Impossible(Unseen::Refused {

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, DryRun, Place, Unseen};
 impl Reply {
     /// Asks the operator for the sync status of a workload, by a dry run of a write that changes nothing.
     pub(crate) async fn about(cluster: &Cluster, place: Place<'_>, name: &str) -> Self {
-        match cluster.dry_run(place, name, STATUS_QUERY, None).await {
+        match DryRun::send(cluster, place, name, STATUS_QUERY, None).await {
             Err(error) => Self::Impossible(error),
             Ok(answer) => Self::of(&answer),
         }
