@@ -26,7 +26,7 @@ pub(crate) struct Restraints {
     pub(crate) releases: Arc<ReleaseWait>,
     pub(crate) together: TogetherWait,
     pub(crate) gates: ClosedGate,
-    pub(crate) brake: BrakePause,
+    brake: BrakePause,
     pub(crate) stages: StageWait,
     slots: SlotWait,
     pub(crate) pace: WritePause,
