@@ -2,6 +2,7 @@
 //!
 //! The operator is [`main`]. A group of modules below uses those above it, which `make lint` checks.
 
+mod logging;
 mod runtime;
 
 mod metrics;
@@ -45,7 +46,7 @@ pub fn main() -> ExitCode {
         }
     }
     let args = Args::of_process();
-    runtime::logging::init(args.log_format, args.log_level);
+    logging::init(args.log_format, args.log_level);
     runtime::server::allow_connections();
     // One thread serves the webhook and one runs the loop. So a fan-out keeps no review waiting, and
     // nothing is handed from thread to thread.
