@@ -1,6 +1,7 @@
 //! Builds the parts of the operator, and runs them until one ends or we are told to stop.
 
 mod controllers;
+mod error;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,7 @@ use webhook_certs::{
     Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
 };
 
+use self::error::RunError;
 use crate::config::covered::Covered;
 use crate::config::fields::FieldReads;
 use crate::config::kept::KeptCalls;
@@ -31,7 +33,6 @@ use crate::restart::loop_status::LoopStatus;
 use crate::runtime::admin;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{self, Clients, DEADLINE};
-use crate::runtime::error::StartError;
 use crate::runtime::heartbeat::Heartbeat;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
@@ -51,7 +52,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// Returns an error if the operator could not start, or if one of its tasks ended by itself.
-pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartError> {
+pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), RunError> {
     let mut parts = Parts::new(args, reconciling).await?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -79,7 +80,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartErr
     readiness.stopping.store(true, Ordering::Relaxed);
     parts.stop.cancel();
     match ended {
-        Some(name) => Err(StartError::TaskEnded(name)),
+        Some(name) => Err(RunError::TaskEnded(name)),
         None => {
             info!("stopping");
             parts.tasks.drain().await;
@@ -108,7 +109,7 @@ struct Parts {
 }
 
 impl Parts {
-    async fn new(args: Args, reconciling: &Handle) -> Result<Self, StartError> {
+    async fn new(args: Args, reconciling: &Handle) -> Result<Self, RunError> {
         let namespace = own_namespace(&args)?;
         let mut metrics = Metrics::new();
         if args.metrics_by_namespace {
@@ -120,7 +121,7 @@ impl Parts {
             .namespaces()
             .is_some_and(|mut namespaces| namespaces.next().is_none())
         {
-            return Err(StartError::NothingToManage);
+            return Err(RunError::NothingToManage);
         }
         metrics.add_kinds(scope.custom_kinds());
         metrics.mode(args.reconcile);
@@ -155,7 +156,7 @@ impl Parts {
         })
     }
 
-    async fn serve_probes_and_metrics(&mut self) -> Result<Arc<Readiness>, StartError> {
+    async fn serve_probes_and_metrics(&mut self) -> Result<Arc<Readiness>, RunError> {
         let args = &self.args;
         let has_webhook = args.webhook_tls_directory.is_some() || args.webhook_tls_secret.is_some();
         let readiness = Arc::new(Readiness {
@@ -186,7 +187,7 @@ impl Parts {
         &mut self,
         certificate: &CurrentCertificate,
         is_trusted: Arc<AtomicBool>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), RunError> {
         let args = &self.args;
         if let Some(directory) = &args.webhook_tls_directory {
             let directory = CertificateDirectory::new(directory);
@@ -207,13 +208,13 @@ impl Parts {
                 is_trusted,
                 self.metrics.clone(),
             );
-            let authority = authority.map_err(|source| StartError::Authority { source })?;
+            let authority = authority.map_err(|source| RunError::Authority { source })?;
             self.tasks.spawn("certificate", authority.keep());
         }
         Ok(())
     }
 
-    async fn serve_webhook(&mut self, certificate: &CurrentCertificate) -> Result<(), StartError> {
+    async fn serve_webhook(&mut self, certificate: &CurrentCertificate) -> Result<(), RunError> {
         let source = Source::new(
             self.clients.admission.clone(),
             DEADLINE,
@@ -279,14 +280,14 @@ impl Parts {
         })
     }
 
-    fn acceptor(&mut self, certificate: &CurrentCertificate) -> Result<Acceptor, StartError> {
+    fn acceptor(&mut self, certificate: &CurrentCertificate) -> Result<Acceptor, RunError> {
         let minimum = minimum(self.args.webhook_tls_min_version);
         let Some(file) = self.args.webhook_client_ca_file.clone() else {
             return Ok(Acceptor::new(certificate, minimum));
         };
         let authorities = ClientAuthorities::new();
         let read = authorities.reload(&file);
-        read.map_err(|source| StartError::ClientAuthorities { source })?;
+        read.map_err(|source| RunError::ClientAuthorities { source })?;
         let acceptor = Acceptor::with_client_authorities(certificate, minimum, &authorities);
         let reload = certificate::reload_client_authorities(file, authorities);
         self.tasks.spawn("client authorities", reload);
@@ -340,12 +341,12 @@ fn minimum(version: TlsVersion) -> MinTlsVersion {
     }
 }
 
-fn own_namespace(args: &Args) -> Result<Name, StartError> {
+fn own_namespace(args: &Args) -> Result<Name, RunError> {
     let pod_namespace = || Name::parse(&client::pod_namespace()?).ok();
     args.namespace
         .clone()
         .or_else(pod_namespace)
-        .ok_or(StartError::NoNamespace)
+        .ok_or(RunError::NoNamespace)
 }
 
 async fn told_to_stop() {

@@ -1,4 +1,4 @@
-//! The errors of calls to the apiserver, and of starting the process.
+//! The errors of calls to the apiserver, and of setting up clients and ports.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use pod_reloader_core::texts::MAX_ANNOTATIONS_SIZE;
 
 use super::budget::LONGEST;
 
-/// A reason not to start, or not to continue.
+/// A reason why a client or a port of the process could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("finding a cluster: neither KUBECONFIG nor the service account of a pod names one")]
@@ -23,29 +23,11 @@ pub(crate) enum StartError {
         #[source]
         source: CallError,
     },
-    #[error(
-        "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is never managed itself"
-    )]
-    NoNamespace,
-    #[error("--watch-namespaces names none that can be managed: kube-system and our own never are")]
-    NothingToManage,
     #[error("listening on {address}")]
     Listen {
         address: SocketAddr,
         #[source]
         source: std::io::Error,
-    },
-    #[error("the task {0} has ended")]
-    TaskEnded(&'static str),
-    #[error("issuing the webhook's certificate")]
-    Authority {
-        #[source]
-        source: webhook_certs::Error,
-    },
-    #[error("reading whose clients may call the webhook")]
-    ClientAuthorities {
-        #[source]
-        source: webhook_certs::Error,
     },
 }
 
