@@ -23,3 +23,6 @@ pub(crate) mod status;
 pub(crate) mod tasks;
 pub(crate) mod watch_age;
 pub(crate) mod worker;
+
+#[cfg(test)]
+pub(crate) mod mock;

@@ -188,3 +188,6 @@ pub(super) async fn last_words(send: impl Future<Output = ()>, stop: Cancellatio
         () = too_late => warn!("stopping: the task that sends notifications does not answer"),
     }
 }
+
+#[cfg(test)]
+mod tests;

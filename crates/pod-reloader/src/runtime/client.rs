@@ -137,7 +137,6 @@ pub(crate) async fn within<T, E: Into<CallError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
     use futures::StreamExt;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::WatchParams;
@@ -183,17 +182,12 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_to_a_watch_is_noted_and_one_to_another_call_is_not() {
-        let metrics = Metrics::new();
-        let clients = clients(&metrics.watches).await;
+        let watches = Watches::default();
+        let clients = clients(&watches).await;
         let config_maps = |client| Api::<ConfigMap>::namespaced(client, "ns");
         let watched = config_maps(clients.watch);
-        let _watching = metrics.watches.begin(watched.resource_url(), "ConfigMap");
-        let noted = || {
-            let text = metrics.text();
-            let name = "pod_reloader_watch_last_answer_timestamp_seconds{kind=\"ConfigMap\"} ";
-            let at = text.lines().find_map(|line| line.strip_prefix(name));
-            at.unwrap().parse::<f64>().unwrap()
-        };
+        let _watching = watches.begin(watched.resource_url(), "ConfigMap");
+        let noted = || watches.oldest()["ConfigMap"];
         let began = noted();
         let other = config_maps(clients.reconcile);
         drop(other.watch(&WatchParams::default(), "0").await.unwrap());

@@ -15,9 +15,6 @@ use tracing::error;
 use crate::runtime::error::CallError;
 use crate::runtime::heartbeat::{self, Heartbeat};
 
-#[cfg(test)]
-mod tests;
-
 /// A part of the operator that works while this replica leads.
 pub(crate) trait Controller: Send + Sync + 'static {
     /// Returns the name in the log, and in the label `controller` of metrics.

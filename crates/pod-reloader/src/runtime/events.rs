@@ -307,7 +307,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mock;
+    use crate::runtime::mock;
     use bytes::Bytes;
     use http::Method;
     use http::request::Parts;

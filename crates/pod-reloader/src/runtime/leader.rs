@@ -37,7 +37,7 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(2);
 /// The time between two reads of the Lease by a replica that does not hold it.
 const RETRY: Duration = Duration::from_secs(2);
 /// The time limit of one call. Two calls can be lost before the holder gives up.
-const CALL: Duration = Duration::from_secs(3);
+pub(crate) const CALL: Duration = Duration::from_secs(3);
 
 /// Runs a term whenever this replica is elected, until `stop` is cancelled or a term ends by itself.
 ///
@@ -396,4 +396,4 @@ fn now() -> MicroTime {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

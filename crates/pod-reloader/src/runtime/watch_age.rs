@@ -64,7 +64,7 @@ impl Watches {
     }
 
     /// Returns, for each kind, the time of the last answer to the watch that has been silent longest.
-    fn oldest(&self) -> BTreeMap<&'static str, SystemTime> {
+    pub(crate) fn oldest(&self) -> BTreeMap<&'static str, SystemTime> {
         let mut oldest = BTreeMap::new();
         for Watched { kind, at, .. } in self.0.lock().values() {
             let known = oldest.entry(*kind).or_insert(*at);
@@ -180,6 +180,8 @@ pub(crate) fn since_1970(at: SystemTime) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
     use std::time::Duration;
 
     const BEGINNING: SystemTime = SystemTime::UNIX_EPOCH;
@@ -209,6 +211,18 @@ mod tests {
         assert_eq!(watches.oldest()["ConfigMap"], after(1));
         drop(again);
         assert!(watches.oldest().is_empty(), "nothing is watched any more");
+    }
+
+    #[test]
+    fn metrics_show_the_time_of_the_last_answer_by_kind() {
+        let (watches, mut registry) = (Watches::default(), Registry::default());
+        registry.register_collector(Box::new(watches.clone()));
+        let _watching = watches.begin("/configmaps", "ConfigMap");
+        watches.answered("/configmaps", after(5));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = "watch_last_answer_timestamp_seconds{kind=\"ConfigMap\"} 5.0\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -1,16 +1,14 @@
-use std::sync::{Arc, Mutex};
-
-use http::Method;
+//! Tests candidates for one Lease, whatever happens to it and to their calls.
 
 use super::*;
-use crate::mock::{self, Answer};
+use crate::runtime::mock::lease::{Cluster, Trouble};
 
 #[tokio::test(start_paused = true)]
 async fn the_first_candidate_creates_the_lease_and_keeps_it() {
     let cluster = Cluster::default();
-    let mut first = cluster.candidate();
+    let mut first = candidate(&cluster);
     first.elected().await;
-    let mut second = cluster.candidate();
+    let mut second = candidate(&cluster);
     let held = tokio::time::timeout(Duration::from_secs(120), async {
         tokio::select! {
             end = first.hold() => panic!("{end:?}"),
@@ -28,7 +26,7 @@ async fn a_lease_is_taken_once_it_has_not_changed_for_its_duration_whatever_its_
             json!({"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": renewed}),
         );
         let began = Instant::now();
-        let mut candidate = cluster.candidate();
+        let mut candidate = candidate(&cluster);
         candidate.elected().await;
         let took = began.elapsed();
         assert!(took > DURATION && took < DURATION + 2 * RETRY, "{took:?}");
@@ -45,7 +43,10 @@ async fn a_lease_whose_time_is_out_of_range_is_taken() {
         json_patch::merge(&mut spec, &times);
         let cluster = Cluster::default();
         cluster.write(spec);
-        cluster.manage(json!([{"manager": "dead", "time": renewed}]));
+        cluster.now_lease(|stored| {
+            let lease = stored.lease.as_mut().unwrap();
+            lease["metadata"]["managedFields"] = json!([{"manager": "dead", "time": renewed}]);
+        });
         assert_eq!(taken_after(&cluster).await, DURATION);
     }
 }
@@ -98,7 +99,7 @@ async fn a_lease_that_has_changed_hands_as_often_as_can_be_counted_is_taken() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_renewed_is_left_to_its_holder_however_odd_it_is() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     let renewed = async {
         for second in 0..60 {
             let time = format!("9999-12-31T23:59:{second:02}.999999Z");
@@ -115,7 +116,7 @@ async fn a_lease_that_is_renewed_is_left_to_its_holder_however_odd_it_is() {
 /// Returns the time for which a Lease had to be unchanged before a new candidate took it.
 async fn taken_after(cluster: &Cluster) -> Duration {
     let began = Instant::now();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(cluster);
     candidate.elected().await;
     assert_eq!(cluster.holder(), json!(candidate.identity));
     let took = began.elapsed();
@@ -129,9 +130,9 @@ async fn taken_after(cluster: &Cluster) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_released_is_taken_at_once() {
     let cluster = Cluster::default();
-    let mut first = cluster.candidate();
+    let mut first = candidate(&cluster);
     first.elected().await;
-    let mut second = cluster.candidate();
+    let mut second = candidate(&cluster);
     let follows = tokio::time::timeout(Duration::from_secs(5), second.elected());
     assert!(follows.await.is_err());
     first.release().await;
@@ -151,7 +152,7 @@ async fn a_lease_that_is_released_is_taken_at_once() {
 async fn a_lease_that_cannot_be_renewed_is_given_up_before_anybody_can_take_it() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
         let cluster = Cluster::default();
-        let mut candidate = cluster.candidate();
+        let mut candidate = candidate(&cluster);
         candidate.elected().await;
         let began = Instant::now();
         cluster.now(Some(trouble));
@@ -166,7 +167,7 @@ async fn a_lease_that_cannot_be_renewed_is_given_up_before_anybody_can_take_it()
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_passes_in_time_costs_no_term() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     cluster.now(Some(Trouble::Fails));
     let passes = async {
@@ -183,7 +184,7 @@ async fn a_failure_that_passes_in_time_costs_no_term() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_lost_or_slow_costs_no_term() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     let passes = async {
         for _ in 0..20 {
@@ -204,7 +205,7 @@ async fn a_call_that_is_lost_or_slow_costs_no_term() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_frozen_gives_up_at_once() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     tokio::time::advance(Duration::from_secs(40)).await;
     let thawed = Instant::now();
@@ -215,7 +216,7 @@ async fn a_leader_that_was_frozen_gives_up_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_somebody_else_took_is_given_up_with_the_next_renewal() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     cluster.write(json!({"holderIdentity": "thief", "leaseDurationSeconds": 15}));
     assert_eq!(candidate.hold().await, End::Taken);
@@ -225,7 +226,7 @@ async fn a_lease_that_somebody_else_took_is_given_up_with_the_next_renewal() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_somebody_touched_stays_leader() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     let touched = async {
         for _ in 0..20 {
@@ -242,7 +243,7 @@ async fn a_leader_whose_lease_somebody_touched_stays_leader() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_is_made_again() {
     let cluster = Cluster::default();
-    let mut candidate = cluster.candidate();
+    let mut candidate = candidate(&cluster);
     candidate.elected().await;
     let deleted = async {
         cluster.now_lease(|stored| stored.lease = None);
@@ -260,7 +261,7 @@ async fn a_restored_cluster_is_noticed_by_the_next_renewal() {
     for restored in [None, Some("somebody"), Some("us")] {
         let cluster = Cluster::default();
         cluster.now_lease(|stored| stored.version = 1000);
-        let mut candidate = cluster.candidate();
+        let mut candidate = candidate(&cluster);
         candidate.elected().await;
         let identity = candidate.identity.clone();
         cluster.now_lease(|stored| {
@@ -279,116 +280,7 @@ async fn a_restored_cluster_is_noticed_by_the_next_renewal() {
     }
 }
 
-/// A cluster that has one Lease.
-#[derive(Clone, Default)]
-pub(crate) struct Cluster(Arc<Mutex<Stored>>);
-
-#[derive(Default)]
-struct Stored {
-    lease: Option<Value>,
-    version: u64,
-    trouble: Option<Trouble>,
-}
-
-#[derive(Clone, Copy)]
-enum Trouble {
-    Fails,
-    Hangs,
-    /// Each call takes nearly as long as the time limit allows.
-    Slow,
-}
-
-impl Cluster {
-    pub(crate) fn client(&self) -> Client {
-        let this = self.clone();
-        mock::client(move |head, body| {
-            let this = this.clone();
-            async move {
-                sleep(Duration::from_millis(1)).await;
-                let trouble = this.0.lock().unwrap().trouble;
-                match trouble {
-                    Some(Trouble::Fails) => Err((500, "InternalError")),
-                    Some(Trouble::Hangs) => std::future::pending().await,
-                    Some(Trouble::Slow) => {
-                        sleep(CALL - Duration::from_millis(100)).await;
-                        this.0.lock().unwrap().handle(&head.method, &body)
-                    }
-                    None => this.0.lock().unwrap().handle(&head.method, &body),
-                }
-            }
-        })
-    }
-
-    fn candidate(&self) -> Candidate {
-        let name = |text| Name::parse(text).unwrap();
-        Candidate::new(self.client(), &name("ns"), name("operator"))
-    }
-
-    pub(crate) fn fail(&self) {
-        self.now(Some(Trouble::Fails));
-    }
-
-    pub(crate) fn recover(&self) {
-        self.now(None);
-    }
-
-    fn now(&self, trouble: Option<Trouble>) {
-        self.now_lease(|stored| stored.trouble = trouble);
-    }
-
-    fn now_lease(&self, set: impl FnOnce(&mut Stored)) {
-        set(&mut self.0.lock().unwrap());
-    }
-
-    /// Writes as somebody else.
-    pub(crate) fn write(&self, spec: Value) {
-        self.0.lock().unwrap().write(&spec);
-    }
-
-    /// Sets `managedFields` as somebody else.
-    fn manage(&self, managed: Value) {
-        self.now_lease(|stored| {
-            let lease = stored.lease.as_mut().unwrap();
-            lease["metadata"]["managedFields"] = managed;
-        });
-    }
-
-    fn lease(&self) -> Value {
-        self.0.lock().unwrap().lease.clone().unwrap()
-    }
-
-    fn holder(&self) -> Value {
-        self.lease()["spec"]["holderIdentity"].clone()
-    }
-}
-
-impl Stored {
-    fn handle(&mut self, method: &Method, body: &[u8]) -> Answer {
-        if *method == Method::POST {
-            if self.lease.is_some() {
-                return Err((409, "AlreadyExists"));
-            }
-            let body: Value = serde_json::from_slice(body).unwrap();
-            return Ok(self.write(&body["spec"]));
-        }
-        let stored = self.lease.clone().ok_or((404, "NotFound"))?;
-        if *method == Method::GET {
-            return Ok(stored);
-        }
-        let patch: Value = serde_json::from_slice(body).unwrap();
-        if patch["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"] {
-            return Err((409, "Conflict"));
-        }
-        Ok(self.write(&patch["spec"]))
-    }
-
-    fn write(&mut self, spec: &Value) -> Value {
-        self.version += 1;
-        let lease = self
-            .lease
-            .get_or_insert_with(|| json!({"metadata": {"name": "operator"}}));
-        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        json_patch::merge(&mut lease["spec"], spec);
-        lease.clone()
-    }
+fn candidate(cluster: &Cluster) -> Candidate {
+    let name = |text| Name::parse(text).unwrap();
+    Candidate::new(cluster.client(), &name("ns"), name("operator"))
 }

@@ -7,7 +7,7 @@ use futures::stream;
 use serde_json::Value;
 
 use super::*;
-use crate::mock;
+use crate::runtime::mock;
 use crate::runtime::objects::cut::Lines;
 
 /// Reads whatever there is.

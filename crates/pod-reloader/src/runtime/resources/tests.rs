@@ -8,8 +8,8 @@ use pod_reloader_core::revision::CopyMetadata;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::mock::{self, Chunks};
 use crate::runtime::budget::LONGEST;
+use crate::runtime::mock::{self, Chunks};
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_too_old_is_listed_again_at_once() {

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use http::Method;
 use http::request::Parts;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -21,19 +22,20 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
+use crate::mock::lease::{Cluster, Trouble};
 use crate::mock::{self, Chunks};
 use crate::restart::controller::Restarts;
 use crate::restart::loop_status::LoopStatus;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
+use crate::runtime::controller::{Controller, ControllerErrors, Shown, TermMetrics, term};
 use crate::runtime::events::{Events, Report};
 use crate::runtime::follower::Follower;
+use crate::runtime::heartbeat::Heartbeat;
 use crate::runtime::leader::lead;
-use crate::runtime::leader::tests::Cluster;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{Resources, api};
 use crate::runtime::watch_age::Watches;
@@ -90,11 +92,11 @@ async fn both_controllers_work_while_this_replica_leads_and_stop_with_it() {
     assert_eq!(both.metrics.leading.get(), 1);
 
     // Nobody can renew the Lease.
-    cluster.fail();
+    cluster.now(Some(Trouble::Fails));
     sleep(A_MINUTE).await;
     assert_eq!(both.counter.counted(), "counted 0");
     assert_eq!(both.metrics.leading.get(), 0);
-    cluster.recover();
+    cluster.now(None);
     sleep(A_MINUTE).await;
     assert_eq!(both.counter.counted(), "counted 1");
 
