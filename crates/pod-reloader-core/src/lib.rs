@@ -9,6 +9,7 @@ mod conditions;
 pub mod duration;
 pub mod error;
 pub mod foreign;
+pub mod item;
 pub mod kind;
 mod list;
 mod managers;

@@ -19,6 +19,7 @@ use crate::digest::{Objects, Presence};
 use crate::discovery::{Requirement, Unmet};
 use crate::gate::Gates;
 use crate::http_reload::HttpReload;
+use crate::item::Item;
 use crate::kind::WorkloadKind;
 use crate::list::quoted;
 use crate::mark::Marks;
@@ -48,6 +49,12 @@ impl fmt::Display for WorkloadId {
     /// Writes `Deployment namespace/name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+impl Item for WorkloadId {
+    fn namespace(&self) -> &Name {
+        &self.namespace
     }
 }
 

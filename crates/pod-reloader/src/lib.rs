@@ -3,7 +3,6 @@
 //! The operator is [`main`]. A group of modules below uses those above it, which `make lint` checks.
 
 mod logging;
-mod runtime;
 
 mod metrics;
 
@@ -26,6 +25,7 @@ use std::process::ExitCode;
 use std::{future, thread};
 
 use pod_reloader_core::error::chain;
+use pod_reloader_runtime as runtime;
 use pod_reloader_settings::Args;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::Builder;

@@ -74,7 +74,13 @@ fn filter(level: Level) -> Targets {
     Targets::new()
         .with_default(LevelFilter::WARN)
         .with_targets(
-            ["pod_reloader", "pod_reloader_core", "webhook_certs"].map(|own| (own, level)),
+            [
+                "pod_reloader",
+                "pod_reloader_core",
+                "pod_reloader_runtime",
+                "webhook_certs",
+            ]
+            .map(|own| (own, level)),
         )
         .with_targets(
             [
@@ -158,7 +164,12 @@ mod tests {
     #[test]
     fn no_level_makes_a_library_log_what_it_received() {
         let filter = filter(Level::TRACE);
-        assert!(filter.would_enable("pod_reloader::watch", &Level::TRACE));
+        for own in [
+            "pod_reloader::restart::watch",
+            "pod_reloader_runtime::leader",
+        ] {
+            assert!(filter.would_enable(own, &Level::TRACE), "{own}");
+        }
         assert!(!filter.would_enable("kube_client::client", &Level::ERROR));
         assert!(!filter.would_enable("kube_runtime::watcher", &Level::ERROR));
     }

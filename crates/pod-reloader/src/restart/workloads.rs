@@ -13,8 +13,6 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use crate::runtime::queue::Item;
-
 /// The managed workloads, as they were last seen.
 pub(crate) struct Workloads(Mutex<Inner>);
 
@@ -228,11 +226,5 @@ impl Inner {
             let first = self.first_news.entry(id.clone()).or_insert(at);
             *first = at.min(*first);
         }
-    }
-}
-
-impl Item for WorkloadId {
-    fn namespace(&self) -> &Name {
-        &self.namespace
     }
 }

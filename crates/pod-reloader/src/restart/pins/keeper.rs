@@ -31,7 +31,6 @@ use crate::restart::pins::{PinnedContent, PinnedWorkloads};
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
 use crate::runtime::follower::Follower;
-use crate::runtime::queue::Item;
 use crate::runtime::resources::{PAGE, Resources, api};
 use crate::runtime::worker::{Handler, Worker};
 
@@ -50,13 +49,6 @@ pub(crate) struct Keeper {
     known: Mutex<Known>,
     /// The namespaces that are to be looked at, one after the other.
     worker: Worker<Name>,
-}
-
-/// A namespace whose copies are looked at.
-impl Item for Name {
-    fn namespace(&self) -> &Name {
-        self
-    }
 }
 
 impl Keeper {

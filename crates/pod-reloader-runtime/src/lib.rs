@@ -1,0 +1,50 @@
+//! The general parts of an operator: clients of the apiserver, lists and watches that go on whatever fails, queues,
+//! leader election, Events, ports, and what controllers have in common.
+//!
+//! They know no workload, no webhook and no flag. Of the rules they know only words that all parts have in common: a
+//! [`Name`](pod_reloader_core::name::Name), an [`Item`](pod_reloader_core::item::Item) of a queue, what may be read of
+//! [foreign objects](pod_reloader_core::foreign), and by which name the operator writes. A controller brings the rest:
+//! it implements [`Controller`](controller::Controller), has a [`Kit`](kit::Kit), and passes a
+//! [`Follower`](follower::Follower) to each of its watches.
+//!
+//! Each group of modules uses only those above it, which `make lint` checks:
+//!
+//! - [`budget`] and [`share`] bound memory. [`queue`] and [`worker`] say whose turn it is. [`follower`] takes in what
+//!   watches see, [`keyed`] runs one watch for each key, and [`watch_age`] shows how long each has been silent.
+//!   [`heartbeat`], [`logging`] and [`pause`] are for loops.
+//! - [`client`] makes the clients, [`calls`] is about single objects, and [`resources`] about all objects of a kind.
+//!   Both read answers by [`objects`], and fail with [`error`].
+//! - [`events`] and [`status`] tell users, and [`leader`] elects one replica.
+//! - [`server`] and [`admin`] serve ports, and [`tasks`] has the tasks of the process.
+//! - [`controller`] and [`kit`] are what controllers are made with.
+
+pub mod budget;
+pub mod follower;
+pub mod heartbeat;
+pub mod keyed;
+pub mod logging;
+pub mod pause;
+pub mod queue;
+pub mod share;
+pub mod watch_age;
+pub mod worker;
+
+pub mod calls;
+pub mod client;
+pub mod error;
+pub mod objects;
+pub mod resources;
+
+pub mod events;
+pub mod leader;
+pub mod status;
+
+pub mod admin;
+pub mod server;
+pub mod tasks;
+
+pub mod controller;
+pub mod kit;
+
+#[cfg(any(test, feature = "mock"))]
+pub mod mock;
