@@ -1,11 +1,11 @@
 //! The general parts of an operator: clients of the apiserver, lists and watches that go on whatever fails, queues,
 //! leader election, Events, ports, and what controllers have in common.
 //!
-//! They know no workload, no webhook and no flag. Of the rules they know only words that all parts have in common: a
+//! They know no workload, no review and no flag. Of the rules they know only what all parts have in common: a
 //! [`Name`](pod_reloader_core::name::Name), an [`Item`](pod_reloader_core::item::Item) of a queue, what may be read of
-//! [foreign objects](pod_reloader_core::foreign), and by which name the operator writes. A controller brings the rest:
-//! it implements [`Controller`](controller::Controller), has a [`Kit`](kit::Kit), and passes a
-//! [`Follower`](follower::Follower) to each of its watches.
+//! [foreign objects](pod_reloader_core::foreign), by which name the operator writes, and the texts of two
+//! [errors](error::CallError). A controller brings the rest: it implements [`Controller`](controller::Controller), has
+//! a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its watches.
 //!
 //! Each group of modules uses only those above it, which `make lint` checks:
 //!
