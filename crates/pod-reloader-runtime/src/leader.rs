@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::client::{patch_params, post_params, within};
+use crate::complaint::Complaint;
 use crate::error::CallError;
-use crate::logging::Complaint;
 
 /// The time for which a Lease is good without renewal.
 const DURATION: Duration = Duration::from_secs(15);

@@ -11,7 +11,7 @@
 //!
 //! - [`budget`] and [`share`] bound memory. [`queue`] and [`worker`] say whose turn it is. [`follower`] takes in what
 //!   watches see, [`keyed`] runs one watch for each key, and [`watch_age`] shows how long each has been silent.
-//!   [`heartbeat`], [`logging`] and [`pause`] are for loops.
+//!   [`complaint`], [`heartbeat`] and [`pause`] are for loops.
 //! - [`client`] makes the clients, [`calls`] is about single objects, and [`resources`] about all objects of a kind.
 //!   Both read answers by [`objects`], and fail with [`error`].
 //! - [`events`] and [`status`] tell users, and [`leader`] elects one replica.
@@ -19,10 +19,10 @@
 //! - [`controller`] and [`kit`] are what controllers are made with.
 
 pub mod budget;
+pub mod complaint;
 pub mod follower;
 pub mod heartbeat;
 pub mod keyed;
-pub mod logging;
 pub mod pause;
 pub mod queue;
 pub mod share;

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info, warn};
 use webhook_certs::{Acceptor, TlsStream};
 
-use crate::logging::Complaint;
+use crate::complaint::Complaint;
 use connection::Progress;
 
 /// The limits that a server sets its clients.

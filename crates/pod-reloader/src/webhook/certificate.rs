@@ -7,7 +7,7 @@ use tracing::info;
 use webhook_certs::{CertificateDirectory, ClientAuthorities, CurrentCertificate, Reload};
 
 use crate::metrics::Metrics;
-use crate::runtime::logging::Complaint;
+use crate::runtime::complaint::Complaint;
 
 /// The time between two checks for a new certificate.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(10);

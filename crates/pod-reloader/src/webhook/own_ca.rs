@@ -19,8 +19,8 @@ use webhook_certs::{Authority, Change, CurrentCertificate, Next, Publication, St
 
 use crate::metrics::Metrics;
 use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
+use crate::runtime::complaint::Complaint;
 use crate::runtime::error::CallError;
-use crate::runtime::logging::Complaint;
 use crate::webhook::certificate;
 use crate::webhook::error::AuthorityError;
 

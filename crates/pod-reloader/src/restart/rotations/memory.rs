@@ -6,7 +6,7 @@ use pod_reloader_core::rotation::{ChangedStatuses, Class, Statuses};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus};
 use tokio::time::Instant;
 
-use crate::runtime::logging::Complaint;
+use crate::runtime::complaint::Complaint;
 
 /// The statuses that were changed since their creation.
 #[derive(Default)]

@@ -14,8 +14,8 @@ use crate::restart::api_groups::{INTERVAL, groups};
 use crate::restart::rotations::RotatedPods;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::complaint::Complaint;
 use crate::runtime::follower::Follower;
-use crate::runtime::logging::Complaint;
 use crate::runtime::resources::{Resources, api};
 use crate::runtime::watch_age::Watches;
 

@@ -15,7 +15,7 @@ use crate::restart::reconcile::Reconciler;
 use crate::restart::watch::watch_workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
-use crate::runtime::logging::Complaint;
+use crate::runtime::complaint::Complaint;
 use crate::runtime::resources::{Resources, api};
 use pod_reloader_core::api_discovery::{State, state};
 
