@@ -4,9 +4,9 @@
 //! `restraint.rs` what holds a restart back, and `watch.rs` what it watches. What it remembers of each workload is a part of
 //! [`memory::WorkloadMemory`].
 //!
-//! Features know what `parts` has, and each other in one direction. `intake` tells them of workloads, and `writer` writes for
-//! them. `restraints` lists what may hold a restart back, `reconcile` is the pass that asks the features in turn, and
-//! `watch` brings it what happens in the cluster.
+//! Features know what `parts` has, and each other in one direction. `intake` tells them of workloads, and
+//! `workload_writes` writes for them. `restraints` lists what may hold a restart back, `reconcile` is the pass that asks the
+//! features in turn, and `watch` brings it what happens in the cluster.
 
 mod action;
 mod api_groups;
@@ -46,5 +46,5 @@ mod stages;
 mod stuck;
 mod together;
 pub(crate) mod watch;
+mod workload_writes;
 mod workloads;
-mod writer;

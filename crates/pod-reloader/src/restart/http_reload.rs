@@ -31,7 +31,7 @@ use crate::restart::restraint::DueRestart;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
-use crate::restart::writer::Writer;
+use crate::restart::workload_writes::WorkloadWrites;
 use crate::runtime::worker::Worker;
 
 /// Lets pods reload changed config.
@@ -43,7 +43,7 @@ pub(crate) struct HttpReloads {
     stages: Arc<Stages>,
     slots: Arc<Slots>,
     worker: Arc<Worker<WorkloadId>>,
-    writer: Arc<Writer>,
+    writes: Arc<WorkloadWrites>,
     /// What runs the rounds. `None` if that is switched off.
     pub(crate) reloads: Option<Reloads>,
 }
@@ -53,7 +53,7 @@ impl HttpReloads {
         parts: &Parts,
         stages: &Arc<Stages>,
         slots: &Arc<Slots>,
-        writer: &Arc<Writer>,
+        writes: &Arc<WorkloadWrites>,
         reloads: Option<Reloads>,
     ) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl HttpReloads {
             stages: stages.clone(),
             slots: slots.clone(),
             worker: parts.worker.clone(),
-            writer: writer.clone(),
+            writes: writes.clone(),
             reloads,
         }
     }
@@ -148,7 +148,7 @@ impl HttpReloads {
         }
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
-        self.writer
+        self.writes
             .write(workload, patch, is_written, begin)
             .await
             .map(Some)
@@ -204,7 +204,7 @@ impl HttpReloads {
             // No rollout follows.
             self.worker.push_all(self.slots.free(id));
         };
-        self.writer
+        self.writes
             .write(workload, patch, is_written, written)
             .await
     }

@@ -43,8 +43,8 @@ use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::stuck::StuckPods;
+use crate::restart::workload_writes::WorkloadWrites;
 use crate::restart::workloads::Workloads;
-use crate::restart::writer::Writer;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
 use crate::runtime::worker::Worker;
@@ -55,7 +55,7 @@ pub(crate) struct Reconciler {
     keys: Arc<Keys>,
     metrics: Metrics,
     intake: Arc<Intake>,
-    writer: Arc<Writer>,
+    writes: Arc<WorkloadWrites>,
     workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
@@ -105,11 +105,11 @@ impl Reconciler {
             Reloads::new(client.clone(), budget.clone(), over_http(), worker)
         });
         let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
-        let writer = Arc::new(Writer::new(&parts, &intake, &kinds));
+        let writes = Arc::new(WorkloadWrites::new(&parts, &intake, &kinds));
         let pins = Arc::new(PinnedContent::new(&parts, &keys, &digests));
         let calls = (&client, &budget);
-        let rollbacks = Rollbacks::new(&parts, calls, &digests, &pins, &stages, &writer);
-        let http_reloads = HttpReloads::new(&parts, &stages, &slots, &writer, reloads);
+        let rollbacks = Rollbacks::new(&parts, calls, &digests, &pins, &stages, &writes);
+        let http_reloads = HttpReloads::new(&parts, &stages, &slots, &writes, reloads);
         Self {
             restraints: Restraints::new(&parts, &scope, &stages, &slots),
             failures: Failures::new(&parts, &stages, &slots),
@@ -123,7 +123,7 @@ impl Reconciler {
             http_reloads,
             digests,
             lost_settings: LostSettings::new(&parts, &intake, &kinds),
-            writer,
+            writes,
             intake,
             kinds,
             memories: parts.progress.memories.clone(),

@@ -30,7 +30,7 @@ use crate::restart::pins::PinnedContent;
 use crate::restart::progress::Progress;
 use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
-use crate::restart::writer::Writer;
+use crate::restart::workload_writes::WorkloadWrites;
 use crate::runtime::budget::Budget;
 use crate::runtime::resources::{PAGE, Resources, api};
 
@@ -60,7 +60,7 @@ pub(crate) struct Rollbacks {
     content: Arc<PinnedContent>,
     brake: BrakePause,
     pace: WritePause,
-    writer: Arc<Writer>,
+    writes: Arc<WorkloadWrites>,
 }
 
 impl Rollbacks {
@@ -70,7 +70,7 @@ impl Rollbacks {
         digests: &Arc<Digests>,
         content: &Arc<PinnedContent>,
         stages: &Arc<Stages>,
-        writer: &Arc<Writer>,
+        writes: &Arc<WorkloadWrites>,
     ) -> Self {
         Self {
             settings: parts.settings.clone(),
@@ -83,7 +83,7 @@ impl Rollbacks {
             content: content.clone(),
             brake: BrakePause::new(parts, stages),
             pace: WritePause::new(parts),
-            writer: writer.clone(),
+            writes: writes.clone(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Rollbacks {
             self.metrics.reverts.inc();
             self.progress.publish(workload, Notice::PutBack);
         };
-        self.writer
+        self.writes
             .write(workload, patch, is_written, written)
             .await
     }

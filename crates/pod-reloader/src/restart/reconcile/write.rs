@@ -88,7 +88,7 @@ impl Reconciler {
         };
         let runs = self.settings.run_cron_jobs && cause.is_of_content() && !restarting.is_again;
         let mut is_restarted = false;
-        let action = self.writer.write(workload, patch, is_written, || {
+        let action = self.writes.write(workload, patch, is_written, || {
             is_restarted = true;
             self.restarted(restarting);
         });
@@ -222,7 +222,7 @@ impl Reconciler {
             } = &workload.id;
             info!(%kind, %namespace, name = &**name, "wrote a baseline");
         };
-        self.writer
+        self.writes
             .write(workload, patch, is_written, written)
             .await
     }

@@ -21,7 +21,7 @@ use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::resources::Resources;
 
 /// Writes to workloads.
-pub(crate) struct Writer {
+pub(crate) struct WorkloadWrites {
     settings: Arc<Settings>,
     metrics: Metrics,
     progress: Arc<Progress>,
@@ -29,7 +29,7 @@ pub(crate) struct Writer {
     kinds: Arc<ServedKinds>,
 }
 
-impl Writer {
+impl WorkloadWrites {
     pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
         Self {
             settings: parts.settings.clone(),
