@@ -73,15 +73,8 @@ where
 fn filter(level: Level) -> Targets {
     Targets::new()
         .with_default(LevelFilter::WARN)
-        .with_targets(
-            [
-                "pod_reloader",
-                "pod_reloader_core",
-                "pod_reloader_runtime",
-                "webhook_certs",
-            ]
-            .map(|own| (own, level)),
-        )
+        // A target is a beginning of names: the first one stands for all crates that are named after the operator.
+        .with_targets(["pod_reloader", "webhook_certs"].map(|own| (own, level)))
         .with_targets(
             [
                 "kube_client",
@@ -162,14 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn no_level_makes_a_library_log_what_it_received() {
-        let filter = filter(Level::TRACE);
+    fn each_crate_of_ours_logs_at_the_level_of_the_settings() {
         for own in [
             "pod_reloader::restart::watch",
+            "pod_reloader_core::hash",
             "pod_reloader_runtime::leader",
+            "webhook_certs",
         ] {
-            assert!(filter.would_enable(own, &Level::TRACE), "{own}");
+            for level in [Level::ERROR, Level::INFO, Level::DEBUG] {
+                let filter = filter(level);
+                assert!(filter.would_enable(own, &level), "{own}");
+                assert!(!filter.would_enable(own, &Level::TRACE), "{own}");
+            }
         }
+    }
+
+    #[test]
+    fn no_level_makes_a_library_log_what_it_received() {
+        let filter = filter(Level::TRACE);
         assert!(!filter.would_enable("kube_client::client", &Level::ERROR));
         assert!(!filter.would_enable("kube_runtime::watcher", &Level::ERROR));
     }
