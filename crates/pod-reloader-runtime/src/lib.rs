@@ -7,6 +7,9 @@
 //! [errors](error::CallError). A controller brings the rest: it implements [`Controller`](controller::Controller), has
 //! a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its watches.
 //!
+//! For all that, they are for one operator: [`Clients`](client::Clients) has a client for each of its purposes, and the
+//! sizes in [`budget`] and [`server`] are those that its reviews and its webhook need.
+//!
 //! Each group of modules uses only those above it, which `make lint` checks:
 //!
 //! - [`budget`] and [`share`] bound memory. [`queue`] and [`worker`] say whose turn it is. [`follower`] takes in what
