@@ -95,11 +95,23 @@ pub fn introduce(control_plane: &ControlPlane) {
         "export {CONTROL_PLANE_VARIABLE}={}",
         description.directory.display()
     );
-    println!("export PATH={}:$PATH", description.programs.display());
+    println!("export PATH={}$PATH", paths(&description.programs));
     eprintln!(
         "logs are in {}; Ctrl-C stops it",
         description.logs.display()
     );
+}
+
+/// Returns the folders of programs, each with a colon: those of the control plane, and that of the plugin if it was built.
+fn paths(programs: &Path) -> String {
+    let mut paths = format!("{}:", programs.display());
+    let built = env::current_exe().ok();
+    if let Some(built) = built.as_deref().and_then(Path::parent)
+        && built.join("kubectl-pod_reloader").exists()
+    {
+        paths += &format!("{}:", built.display());
+    }
+    paths
 }
 
 fn environment(control_plane: &ControlPlane) -> Result<[(&'static str, OsString); 3]> {
