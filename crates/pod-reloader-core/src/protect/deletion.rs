@@ -9,7 +9,7 @@ use crate::reference::{ConfigKind, Reference};
 use crate::review::{InvalidReview, Request};
 
 /// The deletion that a review is about. Whoever reaches the webhook can send a review about any object, so this says
-/// only which object to [read](ProtectedMetadata).
+/// only which object to [read](super::ProtectedMetadata).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     /// The object.
