@@ -41,13 +41,20 @@ async fn changes_while_a_window_is_closed_are_one_rollout_when_it_opens() -> Res
         let waiting = scene.snapshots(&all).await?;
         ensure!(waiting == before, "{before:?}, {waiting:?}");
 
+        // `kubectl rollout restart` does not wait. Then there is nothing left for the window.
+        let restart = json!({"kubectl.kubernetes.io/restartedAt": "2026-01-31T12:00:00Z"});
+        let restart = json!({"spec": {"template": {"metadata": {"annotations": restart}}}});
+        scene.patch(&all[0], &restart).await?;
+        let restarted = scene.rolls_once(&all[0], &before[0]).await?;
+
         let open = json!({"metadata": {"annotations": {RESTART_WINDOW: open_window()}}});
         for workload in &all {
             scene.patch(workload, &open).await?;
         }
-        for (workload, before) in all.iter().zip(&before) {
+        for (workload, before) in all.iter().zip(&before).skip(1) {
             scene.rolls_once(workload, before).await?;
         }
+        ensure!(scene.snapshot(&all[0]).await? == restarted);
         Ok(())
     })
     .await
