@@ -282,34 +282,48 @@ fn managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::E
     )
 }
 
-/// Makes a type with a field `metadata`, which is a [`Metadata`], a resource of the API. `of_metadata` is true if only its metadata is
-/// read.
+/// Makes a type with a field `metadata` a resource of the API. The field is a [`Metadata`], or has methods `object` and
+/// `object_mut` as well. `of_metadata` is true if only its metadata is read. If objects of several kinds are of the type,
+/// `by` names the value that tells their kinds apart, and its type.
 macro_rules! resource {
     (
         $object:ty, $scope:ty, of_metadata: $of_metadata:literal,
         group: $group:literal, version: $version:literal, kind: $kind:literal, plural: $plural:literal
     ) => {
+        $crate::metadata::resource!(
+            $object, $scope, of_metadata: $of_metadata, by none: (),
+            group: $group, version: $version, kind: $kind, plural: $plural
+        );
+    };
+    (
+        $object:ty, $scope:ty, of_metadata: $of_metadata:literal, by $by:ident: $type:ty,
+        group: $group:expr, version: $version:expr, kind: $kind:expr, plural: $plural:expr
+    ) => {
         impl ::kube_core::Resource for $object {
-            type DynamicType = ();
+            type DynamicType = $type;
             type Scope = $scope;
 
             fn metadata_api() -> bool {
                 $of_metadata
             }
 
-            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
+            fn kind($by: &$type) -> ::std::borrow::Cow<'_, str> {
+                let _ = $by;
                 $kind.into()
             }
 
-            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
+            fn group($by: &$type) -> ::std::borrow::Cow<'_, str> {
+                let _ = $by;
                 $group.into()
             }
 
-            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
+            fn version($by: &$type) -> ::std::borrow::Cow<'_, str> {
+                let _ = $by;
                 $version.into()
             }
 
-            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
+            fn plural($by: &$type) -> ::std::borrow::Cow<'_, str> {
+                let _ = $by;
                 $plural.into()
             }
 

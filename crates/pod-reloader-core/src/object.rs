@@ -5,7 +5,6 @@ mod pod_selector;
 mod reviewed;
 mod template;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +18,7 @@ use self::template::{Found, PodTemplate, found};
 use crate::annotations::Inherited;
 use crate::foreign::Foreign;
 use crate::kind::WorkloadKind;
+use crate::metadata::resource;
 use crate::name::InvalidName;
 use crate::raw::read_as;
 use crate::staging::{Facts, Status};
@@ -286,41 +286,26 @@ impl From<Fields> for Metadata {
     }
 }
 
-macro_rules! resource {
-    ($object:ty) => {
-        impl Resource for $object {
-            type DynamicType = Served;
-            type Scope = DynamicResourceScope;
+impl Metadata {
+    fn object(&self) -> &ObjectMeta {
+        &self.identity
+    }
 
-            fn kind(served: &Served) -> Cow<'_, str> {
-                served.kind.as_str().into()
-            }
-
-            fn group(served: &Served) -> Cow<'_, str> {
-                served.kind.shape().group.into()
-            }
-
-            fn version(served: &Served) -> Cow<'_, str> {
-                (&*served.version).into()
-            }
-
-            fn plural(served: &Served) -> Cow<'_, str> {
-                served.kind.shape().plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata.identity
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata.identity
-            }
-        }
-    };
+    fn object_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.identity
+    }
 }
 
-resource!(WorkloadObject);
-resource!(CustomObject);
+resource!(
+    WorkloadObject, DynamicResourceScope, of_metadata: false, by served: Served,
+    group: served.kind.shape().group, version: &*served.version,
+    kind: served.kind.as_str(), plural: served.kind.shape().plural
+);
+resource!(
+    CustomObject, DynamicResourceScope, of_metadata: false, by served: Served,
+    group: served.kind.shape().group, version: &*served.version,
+    kind: served.kind.as_str(), plural: served.kind.shape().plural
+);
 
 #[cfg(test)]
 mod tests;

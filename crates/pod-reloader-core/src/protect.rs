@@ -4,10 +4,9 @@ mod deletion;
 mod messages;
 mod owners;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 
 pub use self::deletion::Deletion;
@@ -325,34 +324,11 @@ impl Templated {
     }
 }
 
-impl Resource for Templated {
-    type DynamicType = TemplateKind;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &TemplateKind) -> Cow<'_, str> {
-        kind.as_str().into()
-    }
-
-    fn group(kind: &TemplateKind) -> Cow<'_, str> {
-        TemplateKind::group(*kind).into()
-    }
-
-    fn version(_: &TemplateKind) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural(kind: &TemplateKind) -> Cow<'_, str> {
-        format!("{}s", kind.as_str().to_lowercase()).into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata.object()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.metadata.object_mut()
-    }
-}
+resource!(
+    Templated, DynamicResourceScope, of_metadata: false, by kind: TemplateKind,
+    group: kind.group(), version: "v1", kind: kind.as_str(),
+    plural: format!("{}s", kind.as_str().to_lowercase())
+);
 
 #[cfg(test)]
 mod tests {

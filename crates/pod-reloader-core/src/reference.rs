@@ -1,9 +1,8 @@
 //! References: the identity of one config object.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use kube_core::{ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::{ClusterResourceScope, DynamicResourceScope};
 use serde::Deserialize;
 
 use crate::annotations::{INHERITED, Inherited};
@@ -128,38 +127,10 @@ resource!(
     group: "", version: "v1", kind: "Namespace", plural: "namespaces"
 );
 
-impl Resource for ConfigMetadata {
-    type DynamicType = ConfigKind;
-    type Scope = DynamicResourceScope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind(kind: &ConfigKind) -> Cow<'_, str> {
-        kind.as_str().into()
-    }
-
-    fn group(_: &ConfigKind) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version(_: &ConfigKind) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural(kind: &ConfigKind) -> Cow<'_, str> {
-        kind.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata.object()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.metadata.object_mut()
-    }
-}
+resource!(
+    ConfigMetadata, DynamicResourceScope, of_metadata: true, by kind: ConfigKind,
+    group: "", version: "v1", kind: kind.as_str(), plural: kind.plural()
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,6 @@
 //! The metadata of namespaces and of objects with the name of a copy, as watches bring it.
 
-use std::borrow::Cow;
-
-use kube_core::{
-    ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource, Selector, SelectorExt,
-};
+use kube_core::{ClusterResourceScope, DynamicResourceScope, Selector, SelectorExt};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -241,35 +237,7 @@ impl From<TargetMetadata> for Target {
     }
 }
 
-impl Resource for TargetMetadata {
-    type DynamicType = ConfigKind;
-    type Scope = DynamicResourceScope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind(kind: &ConfigKind) -> Cow<'_, str> {
-        kind.as_str().into()
-    }
-
-    fn group(_: &ConfigKind) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version(_: &ConfigKind) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural(kind: &ConfigKind) -> Cow<'_, str> {
-        kind.plural().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata.object()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.metadata.object_mut()
-    }
-}
+resource!(
+    TargetMetadata, DynamicResourceScope, of_metadata: true, by kind: ConfigKind,
+    group: "", version: "v1", kind: kind.as_str(), plural: kind.plural()
+);

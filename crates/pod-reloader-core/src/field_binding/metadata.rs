@@ -1,11 +1,9 @@
 //! The metadata of sources and targets, as watches bring it.
 
-use std::borrow::Cow;
-
-use kube_core::{ApiResource, DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::{ApiResource, DynamicResourceScope};
 use serde::Deserialize;
 
-use crate::metadata::{Metadata, Wanted};
+use crate::metadata::{Metadata, Wanted, resource};
 
 /// The metadata of a source or a target. Of the rest, only a little is parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,35 +35,8 @@ impl BoundMetadata {
     }
 }
 
-impl Resource for BoundMetadata {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        resource.kind.as_str().into()
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        resource.group.as_str().into()
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        resource.version.as_str().into()
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        resource.plural.as_str().into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.metadata.object()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.metadata.object_mut()
-    }
-}
+resource!(
+    BoundMetadata, DynamicResourceScope, of_metadata: true, by resource: ApiResource,
+    group: resource.group.as_str(), version: resource.version.as_str(),
+    kind: resource.kind.as_str(), plural: resource.plural.as_str()
+);
