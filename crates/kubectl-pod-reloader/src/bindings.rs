@@ -3,12 +3,11 @@
 use pod_reloader_core::field_binding::kind::BoundKind;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
 use crate::print::Verdict;
+use crate::ready::{self, Condition, Ready};
 
-const GROUP: &str = "pod-reloader.github.io";
-const PLURAL: &str = "fieldbindings";
 /// State of a field that is equal to its key.
 const APPLIED: &str = "Applied";
 
@@ -21,11 +20,8 @@ pub(crate) struct Binding {
     pub(crate) source: Source,
     pub(crate) target: Target,
     pub(crate) fields: Vec<Field>,
-    /// `None` if the operator has not said it, or not about the present spec.
-    ready: Option<bool>,
-    /// The reason in one word, and in a sentence.
-    reason: String,
-    message: String,
+    #[serde(flatten)]
+    ready: Ready,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -59,14 +55,7 @@ pub(crate) async fn list(
     cluster: &Cluster,
     namespace: Option<&str>,
 ) -> Result<Vec<Binding>, Unseen> {
-    let version = match cluster.version_of(GROUP, PLURAL).await {
-        Ok(version) => version,
-        Err(error) if error.is_absent() => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let api_version = format!("{GROUP}/{version}");
-    let place = Place::new(&api_version, PLURAL, namespace);
-    let all: Vec<Object> = cluster.list(place, "").await?;
+    let all: Vec<Object> = ready::list(cluster, "fieldbindings", namespace).await?;
     Ok(all.into_iter().map(Binding::from).collect())
 }
 
@@ -96,7 +85,7 @@ impl Binding {
 
     /// Returns whether the fields are as they should be.
     pub(crate) fn verdict(&self) -> Verdict {
-        match self.ready {
+        match self.ready.is_ready {
             None => Verdict::Unknown,
             Some(true) => Verdict::Good,
             Some(false) => Verdict::Bad,
@@ -108,18 +97,22 @@ impl Binding {
         let Self {
             source,
             target,
-            reason,
-            message,
+            ready,
             ..
         } = self;
+        let Ready {
+            is_ready,
+            reason,
+            message,
+        } = ready;
         let Target { kind, name, .. } = target;
         let bound = format!("{kind} {name} from {} {}", source.kind, source.name);
         let failing = self.fields.iter().filter(|it| !it.is_applied());
-        let failing: Vec<_> = match self.ready {
+        let failing: Vec<_> = match is_ready {
             Some(_) => failing.map(Field::words).collect(),
             None => Vec::new(),
         };
-        let state = match self.ready {
+        let state = match is_ready {
             None if reason.is_empty() => "nothing is known of it yet".to_owned(),
             None => format!("{reason}, before its spec was changed"),
             Some(false) if failing.is_empty() => format!("{reason}: {message}"),
@@ -196,16 +189,6 @@ struct FieldState {
     message: String,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
 impl From<Object> for Binding {
     fn from(object: Object) -> Self {
         let Object {
@@ -214,12 +197,9 @@ impl From<Object> for Binding {
             status,
         } = object;
         let status = status.unwrap_or_default();
-        let is_current = metadata.generation == Some(status.observed_generation);
+        let observed = status.observed_generation;
+        let ready = Ready::of(status.conditions, observed, metadata.generation);
         let states = status.fields;
-        let mut conditions = status.conditions.into_iter();
-        let ready = conditions.find(|it| it.kind == "Ready");
-        let is_ready = ready.as_ref().map(|it| it.status == "True");
-        let ready = ready.unwrap_or_default();
         let fields = spec.fields.into_iter().map(|BoundField { key, path }| {
             let state = states.iter().find(|it| it.path == path).cloned();
             Field {
@@ -235,9 +215,7 @@ impl From<Object> for Binding {
             source: spec.source,
             target: spec.target,
             fields: fields.collect(),
-            ready: is_ready.filter(|_| is_current),
-            reason: ready.reason,
-            message: ready.message,
+            ready,
         }
     }
 }

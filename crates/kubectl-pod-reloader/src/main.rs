@@ -28,6 +28,7 @@ mod operators;
 mod plan;
 mod print;
 mod protection;
+mod ready;
 mod revisions;
 mod rollout;
 mod selection;

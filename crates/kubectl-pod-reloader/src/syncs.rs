@@ -3,13 +3,12 @@
 use pod_reloader_core::reference::Reference;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, Unseen};
 use crate::print::{Verdict, count};
+use crate::ready::{self, Condition, Ready};
 
 /// Number of namespaces without a copy that are named.
 const NAMED: usize = 5;
-const GROUP: &str = "pod-reloader.github.io";
-const PLURAL: &str = "clusterconfigsyncs";
 
 /// A ClusterConfigSync.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,11 +19,8 @@ pub(crate) struct Sync {
     selected: u32,
     /// Number of those that have an exact one.
     synced: u32,
-    /// `None` if the operator has not said it, or not about the present spec.
-    ready: Option<bool>,
-    /// The reason in one word, and in a sentence.
-    reason: String,
-    message: String,
+    #[serde(flatten)]
+    ready: Ready,
     conflicts: Vec<Conflict>,
 }
 
@@ -47,15 +43,7 @@ struct Conflict {
 
 /// Lists all of them, by name. There is none in a cluster without their CRD.
 pub(crate) async fn list(cluster: &Cluster) -> Result<Vec<Sync>, Unseen> {
-    let version = match cluster.version_of(GROUP, PLURAL).await {
-        Ok(version) => version,
-        Err(error) if error.is_absent() => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let api_version = format!("{GROUP}/{version}");
-    let all: Vec<Object> = cluster
-        .list(Place::new(&api_version, PLURAL, None), "")
-        .await?;
+    let all: Vec<Object> = ready::list(cluster, "clusterconfigsyncs", None).await?;
     Ok(all.into_iter().map(Sync::from).collect())
 }
 
@@ -74,10 +62,10 @@ impl Sync {
 
     /// Returns whether its copies are as they should be. Copies that are being written are no fault.
     pub(crate) fn verdict(&self) -> Verdict {
-        match self.ready {
+        match self.ready.is_ready {
             None => Verdict::Unknown,
             Some(true) => Verdict::Good,
-            Some(false) if self.reason == "Syncing" => Verdict::Good,
+            Some(false) if self.ready.reason == "Syncing" => Verdict::Good,
             Some(false) => Verdict::Bad,
         }
     }
@@ -87,12 +75,16 @@ impl Sync {
         let Self {
             selected,
             synced,
-            reason,
-            message,
+            ready,
             ..
         } = self;
+        let Ready {
+            is_ready,
+            reason,
+            message,
+        } = ready;
         let copies = format!("{synced} of {}", count(*selected, "namespace"));
-        match self.ready {
+        match is_ready {
             None if reason.is_empty() => "nothing is known of its copies yet".to_owned(),
             None => format!("{copies}, before its spec was changed"),
             // The message names some of the conflicts.
@@ -157,16 +149,6 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    reason: String,
-    message: String,
-}
-
 impl From<Object> for Sync {
     fn from(object: Object) -> Self {
         let Object {
@@ -175,19 +157,14 @@ impl From<Object> for Sync {
             status,
         } = object;
         let status = status.unwrap_or_default();
-        let is_current = metadata.generation == Some(status.observed_generation);
-        let mut conditions = status.conditions.into_iter();
-        let ready = conditions.find(|it| it.kind == "Ready");
-        let is_ready = ready.as_ref().map(|it| it.status == "True");
-        let ready = ready.unwrap_or_default();
+        let observed = status.observed_generation;
+        let ready = Ready::of(status.conditions, observed, metadata.generation);
         Self {
             name: metadata.name,
             source: spec.source,
             selected: status.selected,
             synced: status.synced,
-            ready: is_ready.filter(|_| is_current),
-            reason: ready.reason,
-            message: ready.message,
+            ready,
             conflicts: status.conflicts,
         }
     }
