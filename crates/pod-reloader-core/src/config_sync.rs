@@ -10,15 +10,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kube_core::Selector;
-use pod_reloader_api::{
-    ClusterConfigSync, CopiedMetadata, DeletionPolicy, OUR_PREFIX, PROTECT, SourceKind,
-};
+use pod_reloader_api::{ClusterConfigSync, CopiedMetadata, DeletionPolicy, OUR_PREFIX, PROTECT};
 
 pub use self::marks::{Seals, Whose};
 pub use self::watched::{NamespaceLabels, NamespaceMetadata, Target, TargetMetadata};
 use crate::hash::Keyring;
 use crate::name::Name;
-use crate::reference::{ConfigKind, Reference};
+use crate::reference::Reference;
 use crate::seal::SEAL;
 
 /// The annotation of a copy that names its source and its own namespace: `NAMESPACE/NAME@NAMESPACE`. A copy that
@@ -84,10 +82,7 @@ impl TryFrom<&ClusterConfigSync> for ConfigSync {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             generation: meta.generation.unwrap_or_default(),
             source: Reference {
-                kind: match spec.source.kind {
-                    SourceKind::ConfigMap => ConfigKind::ConfigMap,
-                    SourceKind::Secret => ConfigKind::Secret,
-                },
+                kind: spec.source.kind.into(),
                 namespace: name(&spec.source.namespace, "spec.source.namespace")?,
                 name: name(&spec.source.name, "spec.source.name")?,
             },

@@ -16,12 +16,12 @@ use jiff::Timestamp;
 use kube_core::ObjectMeta;
 use pod_reloader_api::{
     FieldBinding, FieldBindingSpec, MAX_API_VERSION_LENGTH, MAX_FIELDS, MAX_KEY_LENGTH,
-    MAX_KIND_LENGTH, SourceKind, ValueType,
+    MAX_KIND_LENGTH, ValueType,
 };
 
 use self::path::{InvalidPath, Path};
 use crate::name::Name;
-use crate::reference::{ConfigKind, Reference};
+use crate::reference::Reference;
 
 /// The maximum number of FieldBindings that write to one object.
 pub const MAX_BINDINGS: usize = 64;
@@ -155,10 +155,7 @@ impl Binding {
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             generation: meta.generation.unwrap_or_default(),
             source: Reference {
-                kind: match spec.source.kind {
-                    SourceKind::ConfigMap => ConfigKind::ConfigMap,
-                    SourceKind::Secret => ConfigKind::Secret,
-                },
+                kind: spec.source.kind.into(),
                 namespace,
                 name: name(&spec.source.name, "spec.source.name")?,
             },

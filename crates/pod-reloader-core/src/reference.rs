@@ -3,6 +3,7 @@
 use std::fmt;
 
 use kube_core::{ClusterResourceScope, DynamicResourceScope};
+use pod_reloader_api::SourceKind;
 use serde::Deserialize;
 
 use crate::annotations::{INHERITED, Inherited};
@@ -35,6 +36,15 @@ impl ConfigKind {
         match self {
             Self::ConfigMap => "configmaps",
             Self::Secret => "secrets",
+        }
+    }
+}
+
+impl From<SourceKind> for ConfigKind {
+    fn from(kind: SourceKind) -> Self {
+        match kind {
+            SourceKind::ConfigMap => Self::ConfigMap,
+            SourceKind::Secret => Self::Secret,
         }
     }
 }
