@@ -19,7 +19,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{MethodRouter, post};
 use http::{HeaderMap, header};
 use pod_reloader_core::admission::{Answer, Facts, Pending, Revisions, Step, Unsettled, begin};
 use pod_reloader_core::digest::Objects;
@@ -94,20 +94,22 @@ impl Webhook {
             fields,
         }: SwitchedOn,
     ) -> Router {
-        let webhook = Arc::new(self);
         let mut router = Router::new()
-            .route("/mutate", post(mutate))
-            .route("/pods", post(pin));
+            .route("/mutate", reviews(Webhook::answer))
+            .route("/pods", reviews(pods::answer));
         if let Some(in_use) = in_use {
-            router = router.route("/in-use", in_use::route(webhook.clone(), in_use));
+            let answer = |webhook, body, deadline| in_use.answer(webhook, body, deadline);
+            router = router.route("/in-use", reviews(answer));
         }
         if let Some(keep) = keep {
-            router = router.route("/keep", keep::route(webhook.clone(), keep));
+            let answer = |webhook, body, deadline| keep.answer(webhook, body, deadline);
+            router = router.route("/keep", reviews(answer));
         }
         if let Some(fields) = fields {
-            router = router.route("/fields", fields::route(webhook.clone(), fields));
+            let answer = |webhook, body, deadline| fields.answer(webhook, body, deadline);
+            router = router.route("/fields", reviews(answer));
         }
-        router.with_state(webhook)
+        router.with_state(Arc::new(self))
     }
 
     /// Receives a review, and answers it with what `answer` makes of its body by the deadline.
@@ -308,22 +310,17 @@ struct Begun {
     step: Step,
 }
 
-async fn mutate(
-    State(webhook): State<Arc<Webhook>>,
-    Query(timeout): Query<Timeout>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let answer = Webhook::answer;
-    webhook.receive(&timeout, &headers, body, answer).await
-}
-
-async fn pin(
-    State(webhook): State<Arc<Webhook>>,
-    Query(timeout): Query<Timeout>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let answer = pods::answer;
-    webhook.receive(&timeout, &headers, body, answer).await
+/// Returns a route at which reviews get what `answer` makes of their body by the deadline.
+fn reviews<A>(
+    answer: impl FnOnce(Arc<Webhook>, Arc<ReviewBody>, Instant) -> A + Clone + Send + Sync + 'static,
+) -> MethodRouter<Arc<Webhook>>
+where
+    A: Future<Output = Result<Vec<u8>, Trouble>> + Send + 'static,
+{
+    post(
+        move |State(webhook): State<Arc<Webhook>>,
+              Query(timeout): Query<Timeout>,
+              headers: HeaderMap,
+              body: Body| async move { webhook.receive(&timeout, &headers, body, answer).await },
+    )
 }

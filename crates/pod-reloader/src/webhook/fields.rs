@@ -3,10 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::Query;
-use axum::routing::{MethodRouter, post};
-use http::HeaderMap;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::field_binding::outcome::Reason;
@@ -52,7 +48,7 @@ struct Found {
 
 impl Fields {
     /// Answers a review. A field that cannot be filled stays as it is, with a warning, and the write goes on.
-    async fn answer(
+    pub(super) async fn answer(
         self,
         webhook: Arc<Webhook>,
         body: Arc<ReviewBody>,
@@ -195,15 +191,5 @@ fn warning(path: &Path, reason: &Reason) -> String {
     format!(
         "pod-reloader: {path} is not filled ({}): {reason}",
         reason.as_str()
-    )
-}
-
-/// Returns the route of these reviews.
-pub(super) fn route(webhook: Arc<Webhook>, fields: Fields) -> MethodRouter<Arc<Webhook>> {
-    post(
-        move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
-            let answer = |webhook, body, deadline| fields.answer(webhook, body, deadline);
-            webhook.receive(&timeout, &headers, body, answer).await
-        },
     )
 }

@@ -3,10 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Query;
-use axum::routing::{MethodRouter, post};
-use http::HeaderMap;
 use pod_reloader_core::protect::{Deletion, PROTECT, Protection, denial, warning};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{self, InvalidReview, Request};
@@ -38,7 +34,7 @@ pub(crate) struct InUse {
 
 impl InUse {
     /// Answers a review. What cannot be found out counts as in use.
-    async fn answer(
+    pub(super) async fn answer(
         self,
         webhook: Arc<Webhook>,
         body: Arc<ReviewBody>,
@@ -134,15 +130,5 @@ pub(super) fn unknown(object: &Reference, cause: &str) -> String {
     warn!(%object, cause, "cannot tell who uses a protected object");
     format!(
         "pod-reloader cannot tell who uses {object}, so it is not deleted: try again, or remove its label {PROTECT}"
-    )
-}
-
-/// Returns the route of these reviews.
-pub(super) fn route(webhook: Arc<Webhook>, in_use: InUse) -> MethodRouter<Arc<Webhook>> {
-    post(
-        move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
-            let answer = |webhook, body, deadline| in_use.answer(webhook, body, deadline);
-            webhook.receive(&timeout, &headers, body, answer).await
-        },
     )
 }

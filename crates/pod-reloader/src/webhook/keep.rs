@@ -3,10 +3,6 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::Query;
-use axum::routing::{MethodRouter, post};
-use http::HeaderMap;
 use jiff::Timestamp;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::kept::{Content, KeptMetadata, Original, stored};
@@ -37,7 +33,7 @@ pub(crate) struct Keep {
 
 impl Keep {
     /// Answers a review. What is in use and cannot be stored is not deleted.
-    async fn answer(
+    pub(super) async fn answer(
         self,
         webhook: Arc<Webhook>,
         body: Arc<ReviewBody>,
@@ -147,14 +143,4 @@ enum Stored {
     Changed,
     /// Somebody else's object has the name of its place.
     Taken,
-}
-
-/// Returns the route of these reviews.
-pub(super) fn route(webhook: Arc<Webhook>, keep: Keep) -> MethodRouter<Arc<Webhook>> {
-    post(
-        move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
-            let answer = |webhook, body, deadline| keep.answer(webhook, body, deadline);
-            webhook.receive(&timeout, &headers, body, answer).await
-        },
-    )
 }
