@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use kube_core::{ApiResource, GroupVersionKind};
 use pod_reloader_api::GROUP;
 use serde::Deserialize;
 
@@ -56,6 +57,12 @@ impl BoundKind {
             }
         });
         kinds.collect()
+    }
+
+    /// Returns the kind as the client needs it.
+    pub fn api_resource(&self) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group, self.version, self.kind);
+        ApiResource::from_gvk_with_plural(&kind, self.resource)
     }
 
     /// Returns true if a target is of this kind and version.

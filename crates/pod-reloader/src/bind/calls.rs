@@ -3,9 +3,11 @@
 use http::Request;
 use http::header::CONTENT_TYPE;
 use json_patch::Patch;
+use kube::Resource;
 use pod_reloader_api::{FieldBinding, FieldBindingStatus};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::field_binding::outcome::Reason;
 use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, BindingId};
@@ -74,14 +76,9 @@ impl BindCalls {
 const SAFE: &str = "names are safe in a path";
 
 fn path(binding: &Binding, kind: BoundKind) -> String {
-    let BoundKind {
-        group,
-        version,
-        resource,
-        ..
-    } = kind;
-    let (namespace, name) = (&binding.id.namespace, &binding.target.name);
-    format!("/apis/{group}/{version}/namespaces/{namespace}/{resource}/{name}")
+    let namespace = binding.id.namespace.as_str();
+    let path = BoundMetadata::url_path(&kind.api_resource(), Some(namespace));
+    format!("{path}/{}", binding.target.name)
 }
 
 /// Returns the reason why a call did not do what it should.

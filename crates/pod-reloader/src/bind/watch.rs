@@ -168,9 +168,6 @@ fn resource(what: &What) -> ApiResource {
             let core = GroupVersionKind::gvk("", "v1", kind.as_str());
             ApiResource::from_gvk_with_plural(&core, kind.plural())
         }
-        What::Target(kind) => {
-            let its = GroupVersionKind::gvk(kind.group, kind.version, kind.kind);
-            ApiResource::from_gvk_with_plural(&its, kind.resource)
-        }
+        What::Target(kind) => kind.api_resource(),
     }
 }

@@ -3,9 +3,10 @@
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::request::Builder;
 use http::{Method, Request};
+use kube::Resource;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use serde_json::json;
 
 /// The media type of an answer that leaves the content out.
@@ -64,7 +65,7 @@ fn json_request(request: Builder) -> Builder {
 }
 
 fn path(kind: ConfigKind, namespace: &Name) -> String {
-    format!("/api/v1/namespaces/{namespace}/{}", kind.plural())
+    ConfigMetadata::url_path(&kind, Some(namespace.as_str()))
 }
 
 fn path_of(object: &Reference) -> String {
