@@ -1,5 +1,6 @@
 //! The calls that read and write copies, and their errors.
 
+use http::Request;
 use pod_reloader_api::{ClusterConfigSync, ClusterConfigSyncStatus};
 use pod_reloader_core::config_sync::content::Object;
 use pod_reloader_core::config_sync::outcome::Reason;
@@ -24,26 +25,9 @@ impl SyncCalls {
         if_there(self.0.call(request::get(object)).await)
     }
 
-    pub(super) async fn create(
-        &self,
-        copy: &Reference,
-        manifest: Vec<u8>,
-    ) -> Result<Target, CallError> {
-        let created = self
-            .0
-            .call::<TargetMetadata>(request::create(copy, manifest));
-        Ok(created.await?.into())
-    }
-
-    pub(super) async fn replace(
-        &self,
-        copy: &Reference,
-        manifest: Vec<u8>,
-    ) -> Result<Target, CallError> {
-        let replaced = self
-            .0
-            .call::<TargetMetadata>(request::replace(copy, manifest));
-        Ok(replaced.await?.into())
+    /// Sends the request that creates a copy or replaces it.
+    pub(super) async fn write(&self, request: Request<Vec<u8>>) -> Result<Target, CallError> {
+        Ok(self.0.call::<TargetMetadata>(request).await?.into())
     }
 
     /// Deletes a copy, if it is still as it was seen.

@@ -14,6 +14,7 @@ use super::calls::reason;
 use super::metrics::Write;
 use super::state::{Copying, Exact, Place, Task};
 use super::syncer::Syncer;
+use crate::config::request;
 use crate::runtime::error::CallError;
 use crate::runtime::pause::{self, FIRST_PAUSE, LONGEST_PAUSE};
 
@@ -180,7 +181,7 @@ impl Syncer {
                 || sync.manifest(&copy.namespace, content, object.as_ref(), &copying.seals);
             let written = match (step, &object) {
                 (None, _) | (_, None) => {
-                    let created = self.calls.create(copy, manifest()).await;
+                    let created = self.calls.write(request::create(copy, manifest())).await;
                     created.inspect(|_| self.wrote(copy, Write::Create))
                 }
                 (Some(Step::Nothing), Some(object)) => {
@@ -190,7 +191,7 @@ impl Syncer {
                 (Some(Step::LeaveAlone), _) => return Ok(Written::NotOurs),
                 (Some(Step::Wait), _) => return Ok(Written::Waits),
                 (Some(Step::Replace), _) => {
-                    let replaced = self.calls.replace(copy, manifest()).await;
+                    let replaced = self.calls.write(request::replace(copy, manifest())).await;
                     replaced.inspect(|_| self.wrote(copy, Write::Update))
                 }
                 (Some(Step::Recreate), Some(object)) => {
