@@ -158,16 +158,20 @@ pub(crate) async fn of_cluster(
     Ok(migrations.finished())
 }
 
-/// Returns the kinds that are known without a cluster: those of Kubernetes, and Argo Rollouts.
-fn known_kinds() -> Vec<WorkloadKind> {
-    let rollout = json!({
+/// Returns Argo Rollouts, as `argo-rollouts` in the chart's `presets.yaml` describes them.
+fn rollout() -> Value {
+    json!({
         "group": "argoproj.io",
         "resource": "rollouts",
         "kind": "Rollout",
         "podTemplates": ["spec.template"],
         "restartAt": "spec.restartAt",
-    });
-    let rollout: CustomResource = serde_json::from_value(rollout).expect("it has all fields");
+    })
+}
+
+/// Returns the kinds that are known without a cluster: those of Kubernetes, and Argo Rollouts.
+fn known_kinds() -> Vec<WorkloadKind> {
+    let rollout: CustomResource = serde_json::from_value(rollout()).expect("it has all fields");
     let rollout = rollout.into_kind().expect("its names and paths are valid");
     let mut kinds = WorkloadKind::BUILT_IN.to_vec();
     kinds.push(rollout);
@@ -452,5 +456,12 @@ metadata:
     fn rollouts_are_known_without_a_cluster() {
         let kinds = known_kinds();
         assert!(kinds.iter().any(|kind| kind.is("argoproj.io", "Rollout")));
+    }
+
+    #[test]
+    fn rollouts_are_described_as_in_the_chart() {
+        let presets = include_str!("../../../charts/pod-reloader/presets.yaml");
+        let presets: BTreeMap<String, Value> = serde_saphyr::from_str(presets).unwrap();
+        assert_eq!(presets["argo-rollouts"], json!([rollout()]));
     }
 }
