@@ -28,8 +28,6 @@ pub struct Stages {
     known: HashMap<WorkloadId, Known>,
     waits: Waits,
     fronts: Fronts,
-    /// The number of times that the standing of a workload has been asked for.
-    looks: usize,
 }
 
 /// An object that has changed.
@@ -117,11 +115,6 @@ impl Stages {
                 self.fronts.bump(&id.namespace);
             }
         }
-    }
-
-    /// Returns the number of times that the standing of a workload has been asked for.
-    pub fn looks(&self) -> usize {
-        self.looks
     }
 
     /// Returns true if others wait for a workload.
@@ -260,7 +253,6 @@ impl Stages {
     pub fn compute(&mut self, changed: &Changed, consumers: &[Arc<Workload>], now: Instant) {
         let ids: HashSet<_> = consumers.iter().map(|consumer| &consumer.id).collect();
         let mut until = now + FRESH;
-        self.looks += consumers.len();
         let Self { known, waits, .. } = self;
         let mut peers = Vec::with_capacity(consumers.len());
         for Workload { id, stall, .. } in consumers.iter().map(Arc::as_ref) {

@@ -13,7 +13,12 @@ use crate::restart::restraint::Phase;
 
 /// What is known of workloads whose restarts are staged.
 #[derive(Default)]
-pub(crate) struct Stages(Mutex<stages::Stages>);
+pub(crate) struct Stages(
+    Mutex<stages::Stages>,
+    /// The number of times that the standing of a workload has been asked for.
+    #[cfg(test)]
+    std::sync::atomic::AtomicUsize,
+);
 
 impl Stages {
     /// Takes in a workload as it is now. Returns the workloads that wait for it, if that may matter to them.
@@ -40,7 +45,7 @@ impl Stages {
     /// Returns the number of times that the standing of a workload has been asked for.
     #[cfg(test)]
     pub(crate) fn looks(&self) -> usize {
-        self.0.lock().looks()
+        self.1.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns true if others wait for a workload.
@@ -107,6 +112,9 @@ impl Stages {
         let to_compute: Vec<_> = to_compute.collect();
         let mut stages = self.0.lock();
         for (object, consumers) in &to_compute {
+            #[cfg(test)]
+            self.1
+                .fetch_add(consumers.len(), std::sync::atomic::Ordering::Relaxed);
             stages.compute(object, consumers, now);
         }
         let turn = stages.turn(&own, changed, now);
