@@ -105,9 +105,4 @@ impl Error {
             Self::Issue { .. } => "issue",
         }
     }
-
-    /// Returns true if there was nothing to read: the certificate may not have been issued yet.
-    pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
-    }
 }
