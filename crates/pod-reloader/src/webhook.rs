@@ -98,27 +98,24 @@ impl Webhook {
             .route("/mutate", reviews(Webhook::answer))
             .route("/pods", reviews(pods::answer));
         if let Some(in_use) = in_use {
-            let answer = |webhook, body, deadline| in_use.answer(webhook, body, deadline);
-            router = router.route("/in-use", reviews(answer));
+            router = router.route("/in-use", reviews(|review| in_use.answer(review)));
         }
         if let Some(keep) = keep {
-            let answer = |webhook, body, deadline| keep.answer(webhook, body, deadline);
-            router = router.route("/keep", reviews(answer));
+            router = router.route("/keep", reviews(|review| keep.answer(review)));
         }
         if let Some(fields) = fields {
-            let answer = |webhook, body, deadline| fields.answer(webhook, body, deadline);
-            router = router.route("/fields", reviews(answer));
+            router = router.route("/fields", reviews(|review| fields.answer(review)));
         }
         router.with_state(Arc::new(self))
     }
 
-    /// Receives a review, and answers it with what `answer` makes of its body by the deadline.
+    /// Receives a review, and answers it with what `answer` makes of it by the deadline.
     async fn receive<A>(
         self: Arc<Self>,
         timeout: &Timeout,
         headers: &HeaderMap,
         body: Body,
-        answer: impl FnOnce(Arc<Self>, Arc<ReviewBody>, Instant) -> A,
+        answer: impl FnOnce(Received) -> A,
     ) -> Response
     where
         A: Future<Output = Result<Vec<u8>, Trouble>>,
@@ -127,7 +124,12 @@ impl Webhook {
         let deadline = timeout.deadline(began);
         let answer = async {
             let (body, _turn) = self.limits.receive(headers, body, deadline).await?;
-            answer(self.clone(), Arc::new(body), deadline).await
+            let review = Received {
+                webhook: self.clone(),
+                body: Arc::new(body),
+                deadline,
+            };
+            answer(review).await
         };
         let response = match answer.await {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
@@ -142,47 +144,39 @@ impl Webhook {
     }
 
     /// Answers a review of a workload whose body has arrived.
-    async fn answer(
-        self: Arc<Self>,
-        body: Arc<ReviewBody>,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Trouble> {
+    async fn answer(review: Received) -> Result<Vec<u8>, Trouble> {
+        let (webhook, deadline) = (review.webhook.clone(), review.deadline);
         // A Service can send us reviews before we are ready.
-        let keys = timeout_at(deadline, self.keys.first_read()).await;
+        let keys = timeout_at(deadline, webhook.keys.first_read()).await;
         let keys = keys.map_err(|_| Trouble::NotReady("the hash keys have not been read"))?;
         let Begun {
             uid,
             namespace,
             step,
-        } = self.begin(body, keys.clone(), deadline).await?;
+        } = Self::begin(review, keys.clone()).await?;
         let step = match step {
-            Step::Settle(unsettled) => self.settle(*unsettled, &keys, deadline).await,
+            Step::Settle(unsettled) => webhook.settle(*unsettled, &keys, deadline).await,
             step => step,
         };
         let answer = match step {
             Step::Read(pending) if pending.is_status_query() => {
-                self.answer_status_query(*pending, keys, deadline).await
+                webhook.answer_status_query(*pending, keys, deadline).await
             }
-            Step::Read(pending) => self.read(&pending, keys, deadline).await,
-            Step::Answer(answer) => self.with_report(answer, None, None),
+            Step::Read(pending) => webhook.read(&pending, keys, deadline).await,
+            Step::Answer(answer) => webhook.with_report(answer, None, None),
             Step::Settle(_) => Answer::default(),
         };
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
-        self.metrics.admission(Some(answer.outcome));
+        webhook.metrics.admission(Some(answer.outcome));
         Ok(review::response(&uid, &answer.patch, &answer.warnings))
     }
 
     /// Parses a review, and releases the memory of its body, because reads may have to wait for that
     /// memory.
-    async fn begin(
-        self: &Arc<Self>,
-        body: Arc<ReviewBody>,
-        keys: Arc<Keyring>,
-        deadline: Instant,
-    ) -> Result<Begun, Trouble> {
-        let webhook = self.clone();
+    async fn begin(review: Received, keys: Arc<Keyring>) -> Result<Begun, Trouble> {
+        let webhook = review.webhook.clone();
         let parse = move |body: &[u8]| webhook.parse(body, &keys);
-        self.limits.in_turn(&body, deadline, parse).await?
+        review.in_turn(parse).await?
     }
 
     fn parse(&self, body: &[u8], keys: &Keyring) -> Result<Begun, Trouble> {
@@ -303,6 +297,25 @@ impl Webhook {
     }
 }
 
+/// A review whose body has arrived.
+struct Received {
+    webhook: Arc<Webhook>,
+    body: Arc<ReviewBody>,
+    /// The time by which it needs an answer.
+    deadline: Instant,
+}
+
+impl Received {
+    /// Does something with the body when its turn comes.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let limits = &self.webhook.limits;
+        limits.in_turn(&self.body, self.deadline, work).await
+    }
+}
+
 /// A parsed review, and the next step towards its answer.
 struct Begun {
     uid: String,
@@ -310,9 +323,9 @@ struct Begun {
     step: Step,
 }
 
-/// Returns a route at which reviews get what `answer` makes of their body by the deadline.
+/// Returns a route at which reviews get what `answer` makes of them by the deadline.
 fn reviews<A>(
-    answer: impl FnOnce(Arc<Webhook>, Arc<ReviewBody>, Instant) -> A + Clone + Send + Sync + 'static,
+    answer: impl FnOnce(Received) -> A + Clone + Send + Sync + 'static,
 ) -> MethodRouter<Arc<Webhook>>
 where
     A: Future<Output = Result<Vec<u8>, Trouble>> + Send + 'static,

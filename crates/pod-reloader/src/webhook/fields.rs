@@ -16,11 +16,11 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tracing::warn;
 
-use super::Webhook;
-use super::body::{ReviewBody, Timeout, Trouble};
+use super::Received;
+use super::body::Trouble;
 use super::in_use::{LATE, MARGIN};
 use crate::config::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;
@@ -48,23 +48,18 @@ struct Found {
 
 impl Fields {
     /// Answers a review. A field that cannot be filled stays as it is, with a warning, and the write goes on.
-    pub(super) async fn answer(
-        self,
-        webhook: Arc<Webhook>,
-        body: Arc<ReviewBody>,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Trouble> {
+    pub(super) async fn answer(self, review: Received) -> Result<Vec<u8>, Trouble> {
         let kinds = self.kinds.clone();
-        let limits = &webhook.limits;
         let parse = move |body: &[u8]| created(body, &kinds);
-        let (uid, created) = limits.in_turn(&body, deadline, parse).await??;
-        let Some((namespace, target)) = created.filter(|(it, _)| webhook.scope.covers(it)) else {
+        let (uid, created) = review.in_turn(parse).await??;
+        let Some((namespace, target)) = created.filter(|(it, _)| review.webhook.scope.covers(it))
+        else {
             return Ok(review::response(&uid, &[], &[]));
         };
         let Found {
             bindings,
             mut warnings,
-        } = match timeout_at(deadline - MARGIN, self.find(&namespace, &target)).await {
+        } = match timeout_at(review.deadline - MARGIN, self.find(&namespace, &target)).await {
             Ok(Ok(found)) => found,
             Ok(Err(error)) => unknown(&namespace, &target, &chain(&error)),
             Err(_) => unknown(&namespace, &target, LATE),
@@ -79,7 +74,7 @@ impl Fields {
             warnings.extend(left.iter().map(|(path, reason)| warning(path, reason)));
             Ok(review::response(&uid, &patch, &warnings))
         };
-        limits.in_turn(&body, deadline, fill).await?
+        review.in_turn(fill).await?
     }
 
     async fn find(&self, namespace: &Name, target: &Target) -> Result<Found, CallError> {

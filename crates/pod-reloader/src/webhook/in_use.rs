@@ -1,16 +1,15 @@
 //! Answers reviews of protected ConfigMaps and Secrets that somebody deletes: those that pods use are not deleted.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use pod_reloader_core::protect::{Deletion, PROTECT, Protection, denial, warning};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{self, InvalidReview, Request};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::Webhook;
-use super::body::{ReviewBody, Timeout, Trouble};
+use super::Received;
+use super::body::Trouble;
 use crate::config::covered::Covered;
 use crate::config::protected::ProtectedReads;
 use crate::config::users::{Needing, Users};
@@ -34,21 +33,16 @@ pub(crate) struct InUse {
 
 impl InUse {
     /// Answers a review. What cannot be found out counts as in use.
-    pub(super) async fn answer(
-        self,
-        webhook: Arc<Webhook>,
-        body: Arc<ReviewBody>,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Trouble> {
+    pub(super) async fn answer(self, review: Received) -> Result<Vec<u8>, Trouble> {
         let parse = |body: &[u8]| parse(body, Protection::InUse);
-        let Parsed { uid, deletion, .. } = webhook.limits.in_turn(&body, deadline, parse).await??;
+        let Parsed { uid, deletion, .. } = review.in_turn(parse).await??;
         // The lists need the memory.
-        drop(body);
+        drop(review.body);
         let Some(deletion) = deletion else {
             return Ok(review::response(&uid, &[], &[]));
         };
         let object = &deletion.object;
-        let verdict = match timeout_at(deadline - MARGIN, self.verdict(&deletion)).await {
+        let verdict = match timeout_at(review.deadline - MARGIN, self.verdict(&deletion)).await {
             Ok(Ok(verdict)) => verdict,
             Ok(Err(error)) => Verdict::Refused(unknown(object, error.reason())),
             Err(_) => Verdict::Refused(unknown(object, LATE)),

@@ -1,18 +1,16 @@
 //! Answers reviews of ConfigMaps that somebody deletes and that come back while they are in use: before they go, their
 //! content is stored.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::kept::{Content, KeptMetadata, Original, stored};
 use pod_reloader_core::protect::{Deletion, Protected, Protection, comes_back, not_stored};
 use pod_reloader_core::review;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::Webhook;
-use super::body::{ReviewBody, Timeout, Trouble};
+use super::Received;
+use super::body::Trouble;
 use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
 use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
@@ -33,25 +31,20 @@ pub(crate) struct Keep {
 
 impl Keep {
     /// Answers a review. What is in use and cannot be stored is not deleted.
-    pub(super) async fn answer(
-        self,
-        webhook: Arc<Webhook>,
-        body: Arc<ReviewBody>,
-        deadline: Instant,
-    ) -> Result<Vec<u8>, Trouble> {
+    pub(super) async fn answer(self, review: Received) -> Result<Vec<u8>, Trouble> {
         let parse = |body: &[u8]| parse(body, Protection::Keep);
         let Parsed {
             uid,
             deletion,
             is_dry_run,
-        } = webhook.limits.in_turn(&body, deadline, parse).await??;
+        } = review.in_turn(parse).await??;
         // Lists and reads need the memory.
-        drop(body);
+        drop(review.body);
         let Some(deletion) = deletion else {
             return Ok(review::response(&uid, &[], &[]));
         };
         let object = &deletion.object;
-        let deadline = deadline - MARGIN;
+        let (webhook, deadline) = (review.webhook, review.deadline - MARGIN);
         let (protected, users) = match timeout_at(deadline, self.find(&deletion)).await {
             Ok(Ok(Some(found))) => found,
             Ok(Ok(None)) => return Ok(review::response(&uid, &[], &[])),

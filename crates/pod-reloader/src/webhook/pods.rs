@@ -1,21 +1,14 @@
 //! Answers reviews of new pods: they use the copies of ConfigMaps that their annotation names.
 
-use std::sync::Arc;
-
 use pod_reloader_core::pinned_pod::use_copies;
 use pod_reloader_core::review::{self, InvalidReview, Request};
-use tokio::time::Instant;
 
-use super::Webhook;
-use super::body::{ReviewBody, Trouble};
+use super::Received;
+use super::body::Trouble;
 
 /// Answers a review from the review alone, without a read and without the hash keys.
-pub(super) async fn answer(
-    webhook: Arc<Webhook>,
-    body: Arc<ReviewBody>,
-    deadline: Instant,
-) -> Result<Vec<u8>, Trouble> {
-    let answer = webhook.limits.in_turn(&body, deadline, answered).await?;
+pub(super) async fn answer(review: Received) -> Result<Vec<u8>, Trouble> {
+    let answer = review.in_turn(answered).await?;
     answer.map_err(|error| Trouble::Invalid(error.to_string()))
 }
 
