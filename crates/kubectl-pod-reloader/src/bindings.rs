@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
 use crate::print::Verdict;
-use crate::ready::{self, Condition, Ready};
+use crate::ready::{self, Condition, Object, Ready};
 
 /// State of a field that is equal to its key.
 const APPLIED: &str = "Applied";
@@ -55,7 +55,7 @@ pub(crate) async fn list(
     cluster: &Cluster,
     namespace: Option<&str>,
 ) -> Result<Vec<Binding>, Unseen> {
-    let all: Vec<Object> = ready::list(cluster, "fieldbindings", namespace).await?;
+    let all: Vec<Object<Spec, Status>> = ready::list(cluster, "fieldbindings", namespace).await?;
     Ok(all.into_iter().map(Binding::from).collect())
 }
 
@@ -143,21 +143,6 @@ impl Field {
     }
 }
 
-/// A FieldBinding as it is stored, as far as it is shown. Later versions may have more values.
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-    spec: Spec,
-    status: Option<Status>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    namespace: String,
-    name: String,
-    generation: Option<i64>,
-}
-
 #[derive(Deserialize)]
 struct Spec {
     source: Source,
@@ -189,14 +174,10 @@ struct FieldState {
     message: String,
 }
 
-impl From<Object> for Binding {
-    fn from(object: Object) -> Self {
-        let Object {
-            metadata,
-            spec,
-            status,
-        } = object;
-        let status = status.unwrap_or_default();
+impl From<Object<Spec, Status>> for Binding {
+    fn from(object: Object<Spec, Status>) -> Self {
+        let (metadata, spec) = (object.metadata, object.spec);
+        let status = object.status.unwrap_or_default();
         let observed = status.observed_generation;
         let ready = Ready::of(status.conditions, observed, metadata.generation);
         let states = status.fields;

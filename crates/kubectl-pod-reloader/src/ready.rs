@@ -7,6 +7,23 @@ use crate::cluster::{Cluster, Place, Unseen};
 
 const GROUP: &str = "pod-reloader.github.io";
 
+/// An object as it is stored, as far as it is shown. Later versions may have more values.
+#[derive(Deserialize)]
+pub(crate) struct Object<Spec, Status> {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: Spec,
+    pub(crate) status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Metadata {
+    /// Empty for an object of the cluster.
+    #[serde(default)]
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) generation: Option<i64>,
+}
+
 /// What the condition Ready of an object says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Ready {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, Unseen};
 use crate::print::{Verdict, count};
-use crate::ready::{self, Condition, Ready};
+use crate::ready::{self, Condition, Object, Ready};
 
 /// Number of namespaces without a copy that are named.
 const NAMED: usize = 5;
@@ -43,7 +43,7 @@ struct Conflict {
 
 /// Lists all of them, by name. There is none in a cluster without their CRD.
 pub(crate) async fn list(cluster: &Cluster) -> Result<Vec<Sync>, Unseen> {
-    let all: Vec<Object> = ready::list(cluster, "clusterconfigsyncs", None).await?;
+    let all: Vec<Object<Spec, Status>> = ready::list(cluster, "clusterconfigsyncs", None).await?;
     Ok(all.into_iter().map(Sync::from).collect())
 }
 
@@ -120,20 +120,6 @@ impl Sync {
     }
 }
 
-/// A ClusterConfigSync as it is stored, as far as it is shown. Later versions may have more values.
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-    spec: Spec,
-    status: Option<Status>,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    generation: Option<i64>,
-}
-
 #[derive(Deserialize)]
 struct Spec {
     source: Source,
@@ -149,19 +135,15 @@ struct Status {
     conditions: Vec<Condition>,
 }
 
-impl From<Object> for Sync {
-    fn from(object: Object) -> Self {
-        let Object {
-            metadata,
-            spec,
-            status,
-        } = object;
-        let status = status.unwrap_or_default();
+impl From<Object<Spec, Status>> for Sync {
+    fn from(object: Object<Spec, Status>) -> Self {
+        let metadata = object.metadata;
+        let status = object.status.unwrap_or_default();
         let observed = status.observed_generation;
         let ready = Ready::of(status.conditions, observed, metadata.generation);
         Self {
             name: metadata.name,
-            source: spec.source,
+            source: object.spec.source,
             selected: status.selected,
             synced: status.synced,
             ready,
