@@ -9,7 +9,6 @@ use pod_reloader_core::digest::{Aspects, Presence};
 use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::{Pins, is_copy_name};
-use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -222,10 +221,10 @@ async fn copies_are_there(
     earlier: &Earlier,
 ) -> Result<(), End> {
     let names = earlier.pins.iter().map(|(_, copy)| copy);
-    let references = names.map(|it| config_map(seen, it)).collect();
+    let references = names.map(|it| seen.config_map(it)).collect();
     let found = objects::read(cluster, &references, Aspects::default()).await;
     for (source, copy) in earlier.pins.iter() {
-        let is_copy = match found.objects.get(&config_map(seen, copy)) {
+        let is_copy = match found.objects.get(&seen.config_map(copy)) {
             None => true,
             Some(Presence::Absent) => {
                 let state = format!(
@@ -245,14 +244,6 @@ async fn copies_are_there(
         }
     }
     Ok(())
-}
-
-fn config_map(seen: &Seen<'_>, name: &Name) -> Reference {
-    Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: seen.workload.id.namespace.clone(),
-        name: name.clone(),
-    }
 }
 
 async fn write(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> Undo {
@@ -292,10 +283,10 @@ async fn differing(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> BTr
         .pins
         .iter()
         .flat_map(|(source, copy)| [source, copy]);
-    let references = both.map(|it| config_map(seen, it)).collect();
+    let references = both.map(|it| seen.config_map(it)).collect();
     let found = objects::read(cluster, &references, Aspects::default()).await;
     let differs = |(source, copy): &(&Name, &Name)| {
-        let object = |name: &Name| found.objects.get(&config_map(seen, name));
+        let object = |name: &Name| found.objects.get(&seen.config_map(name));
         match (object(source), object(copy)) {
             (Some(Presence::Present(now)), Some(Presence::Present(copy))) => {
                 now.digest != copy.digest

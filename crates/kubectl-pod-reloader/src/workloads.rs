@@ -71,6 +71,11 @@ impl Seen<'_> {
         }
     }
 
+    /// Returns the reference to a ConfigMap in its namespace.
+    pub(crate) fn config_map(&self, name: &Name) -> Reference {
+        Reference::config_map(&self.workload.id.namespace, name)
+    }
+
     /// Returns the place in the API of workloads of this kind and namespace.
     pub(crate) fn place(&self) -> Place<'_> {
         let plural = self.workload.id.kind.shape().plural;

@@ -6,7 +6,6 @@ use pod_reloader_core::annotations::UNDONE;
 use pod_reloader_core::digest::{Aspects, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Kept;
-use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Serialize;
 
 use crate::cluster::Cluster;
@@ -98,7 +97,7 @@ impl Pinning {
 /// Reads the copies of the content that was undone.
 pub(super) async fn undone_copies(cluster: &Cluster, seen: &Seen<'_>) -> Found {
     let undone = kept(seen).undone;
-    let copies = undone.iter().map(|(_, copy)| config_map(seen, copy));
+    let copies = undone.iter().map(|(_, copy)| seen.config_map(copy));
     objects::read(cluster, &copies.collect(), Aspects::default()).await
 }
 
@@ -117,8 +116,8 @@ fn is_still_there(
     source: &Name,
     copy: &Name,
 ) -> bool {
-    let copy = copies.objects.get(&config_map(seen, copy));
-    match found.objects.get(&config_map(seen, source)) {
+    let copy = copies.objects.get(&seen.config_map(copy));
+    match found.objects.get(&seen.config_map(source)) {
         Some(Presence::Absent) => false,
         Some(object) => {
             let is_there = |copy: &&Presence| matches!(copy, Presence::Present(_));
@@ -126,14 +125,6 @@ fn is_still_there(
             copy.is_none_or(|copy| copy.same_content(object))
         }
         None => true,
-    }
-}
-
-fn config_map(seen: &Seen<'_>, name: &Name) -> Reference {
-    Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: seen.workload.id.namespace.clone(),
-        name: name.clone(),
     }
 }
 
