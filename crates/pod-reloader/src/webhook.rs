@@ -25,7 +25,7 @@ use pod_reloader_core::admission::{Answer, Facts, Pending, Revisions, Step, Unse
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
-use pod_reloader_core::review::{self, InvalidReview, Request};
+use pod_reloader_core::review::{self, Request};
 use pod_reloader_core::scope::Scope;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
@@ -180,10 +180,9 @@ impl Webhook {
     }
 
     fn parse(&self, body: &[u8], keys: &Keyring) -> Result<Begun, Trouble> {
-        let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
-        let request = Request::parse(body).map_err(invalid)?;
+        let request = Request::parse(body)?;
         let ourselves = self.ourselves.get().map_or("", String::as_str);
-        let step = begin(&request, &self.scope, keys, ourselves).map_err(invalid)?;
+        let step = begin(&request, &self.scope, keys, ourselves)?;
         Ok(Begun {
             uid: request.uid.into_owned(),
             namespace: request.namespace.unwrap_or_default(),

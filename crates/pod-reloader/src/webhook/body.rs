@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
+use pod_reloader_core::review::InvalidReview;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
@@ -233,6 +234,12 @@ pub(super) enum Trouble {
     Slow,
     Overloaded,
     NotReady(&'static str),
+}
+
+impl From<InvalidReview> for Trouble {
+    fn from(error: InvalidReview) -> Self {
+        Self::Invalid(error.to_string())
+    }
 }
 
 impl IntoResponse for Trouble {

@@ -67,10 +67,10 @@ impl Fields {
         if bindings.is_empty() {
             return Ok(review::response(&uid, &[], &warnings));
         }
-        let fill = move |body: &[u8]| {
-            let request = Request::parse(body).map_err(invalid)?;
+        let fill = move |body: &[u8]| -> Result<Vec<u8>, Trouble> {
+            let request = Request::parse(body)?;
             let object = request.object.ok_or(InvalidReview::NoObject("object"));
-            let (patch, left) = fill(object.map_err(invalid)?, &bindings);
+            let (patch, left) = fill(object?, &bindings);
             warnings.extend(left.iter().map(|(path, reason)| warning(path, reason)));
             Ok(review::response(&uid, &patch, &warnings))
         };
@@ -136,10 +136,6 @@ impl Fields {
     }
 }
 
-fn invalid(error: InvalidReview) -> Trouble {
-    Trouble::Invalid(error.to_string())
-}
-
 /// Returns the id of a review, with the object that is created if its fields are to be filled, and its namespace.
 fn created(body: &[u8], kinds: &[BoundKind]) -> Result<(String, Option<(Name, Target)>), Trouble> {
     #[derive(Deserialize)]
@@ -154,7 +150,7 @@ fn created(body: &[u8], kinds: &[BoundKind]) -> Result<(String, Option<(Name, Ta
         // An object whose name is generated has none yet, so no FieldBinding names it.
         name: Option<String>,
     }
-    let request = Request::parse(body).map_err(invalid)?;
+    let request = Request::parse(body)?;
     let is_new =
         request.operation == "CREATE" && request.sub_resource.as_deref().is_none_or(str::is_empty);
     let bound = |object: &str| {

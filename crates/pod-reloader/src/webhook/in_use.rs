@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pod_reloader_core::protect::{Deletion, PROTECT, Protection, denial, warning};
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::review::{self, InvalidReview, Request};
+use pod_reloader_core::review::{self, Request};
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
@@ -111,10 +111,9 @@ pub(super) struct Parsed {
 }
 
 pub(super) fn parse(body: &[u8], how: Protection) -> Result<Parsed, Trouble> {
-    let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
-    let request = Request::parse(body).map_err(invalid)?;
+    let request = Request::parse(body)?;
     Ok(Parsed {
-        deletion: Deletion::of(&request, how).map_err(invalid)?,
+        deletion: Deletion::of(&request, how)?,
         is_dry_run: request.dry_run == Some(true),
         uid: request.uid.into_owned(),
     })

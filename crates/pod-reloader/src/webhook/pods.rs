@@ -8,8 +8,7 @@ use super::body::Trouble;
 
 /// Answers a review from the review alone, without a read and without the hash keys.
 pub(super) async fn answer(review: Received) -> Result<Vec<u8>, Trouble> {
-    let answer = review.in_turn(answered).await?;
-    answer.map_err(|error| Trouble::Invalid(error.to_string()))
+    Ok(review.in_turn(answered).await??)
 }
 
 fn answered(body: &[u8]) -> Result<Vec<u8>, InvalidReview> {
