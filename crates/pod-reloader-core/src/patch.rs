@@ -75,11 +75,7 @@ fn reload_test(workload: &Workload) -> Option<PatchOperation> {
 /// Returns the loop's patch that restarts the pods by writing a time, together with the baseline that goes
 /// with it. It is tested like [`stamp`]. `time` is in RFC 3339.
 pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
-    let mut operations = tests(workload);
-    if workload.markers.has_annotations {
-        operations.push(test(&BASELINE, workload.markers.baseline.as_deref()));
-    }
-    operations.extend(add_baseline(workload, baseline));
+    let Patch(mut operations) = set_baseline(workload, baseline);
     if let (Restart::At { depth, .. }, Some(path)) =
         (&workload.restart, workload.id.kind.shape().restart_at)
     {

@@ -41,11 +41,7 @@ impl Statuses {
             return Some(class);
         }
         // Another pod may have kept those waiting that were rotated.
-        let state = self.0.get_mut(&class)?;
-        state.changed.remove(name);
-        state.news = now;
-        self.tidy(&class);
-        Some(class)
+        self.gone(status, now)
     }
 
     /// Takes in that a status is gone. Returns its class if a restart may be due because of that.
