@@ -88,10 +88,7 @@ pub struct Source {
     )]
     pub namespace: String,
     /// Its name, which the copies have, too.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    #[schemars(schema_with = "schema::object_name")]
     pub name: String,
 }
 
