@@ -30,7 +30,7 @@ use pod_reloader_core::scope::Scope;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
-use self::body::{Limits, ReviewBody, Timeout, Trouble};
+use self::body::{Limits, Received, Timeout, Trouble};
 use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
@@ -293,25 +293,6 @@ impl Webhook {
         };
         warn!(workload = %workload.id, reason, "pods get no copies of their config, because these could not be made");
         Ok(Some(facts.without_copies()))
-    }
-}
-
-/// A review whose body has arrived.
-struct Received {
-    webhook: Arc<Webhook>,
-    body: Arc<ReviewBody>,
-    /// The time by which it needs an answer.
-    deadline: Instant,
-}
-
-impl Received {
-    /// Does something with the body when its turn comes.
-    async fn in_turn<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&[u8]) -> T + Send + 'static,
-    ) -> Result<T, Trouble> {
-        let limits = &self.webhook.limits;
-        limits.in_turn(&self.body, self.deadline, work).await
     }
 }
 

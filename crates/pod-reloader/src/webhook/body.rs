@@ -11,6 +11,7 @@ use pod_reloader_core::review::InvalidReview;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
+use super::Webhook;
 use crate::runtime::budget::{Budget, Share};
 
 /// The maximum length of a request that an apiserver takes, in bytes.
@@ -89,26 +90,6 @@ impl Limits {
         Ok((body, turn.map_err(|_| Trouble::Overloaded)?))
     }
 
-    /// Does something with a body. If it is large, it waits for its turn, on a thread of its own.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Trouble::Overloaded`] if it has not been done by the deadline.
-    pub(super) async fn in_turn<T: Send + 'static>(
-        &self,
-        body: &Arc<ReviewBody>,
-        deadline: Instant,
-        work: impl FnOnce(&[u8]) -> T + Send + 'static,
-    ) -> Result<T, Trouble> {
-        if body.bytes.len() <= LARGE_REVIEW {
-            return Ok(work(&body.bytes));
-        }
-        let body = body.clone();
-        let work = move || work(&body.bytes);
-        let worked = beside(&self.large_reviews, deadline, work).await;
-        worked.ok_or(Trouble::Overloaded)
-    }
-
     /// Reads the body of a review. Its bytes are taken from the budget as they arrive, so a body that is
     /// announced but does not arrive keeps nobody out.
     async fn body(
@@ -134,6 +115,35 @@ impl Limits {
             Ok(outcome) => outcome.map(|()| received),
             Err(_) => Err(Trouble::Slow),
         }
+    }
+}
+
+/// A review whose body has arrived.
+pub(super) struct Received {
+    pub(super) webhook: Arc<Webhook>,
+    pub(super) body: Arc<ReviewBody>,
+    /// The time by which it needs an answer.
+    pub(super) deadline: Instant,
+}
+
+impl Received {
+    /// Does something with the body. If it is large, it waits for its turn, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Trouble::Overloaded`] if it has not been done by the deadline.
+    pub(super) async fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
+        if self.body.bytes.len() <= LARGE_REVIEW {
+            return Ok(work(&self.body.bytes));
+        }
+        let body = self.body.clone();
+        let work = move || work(&body.bytes);
+        let turns = &self.webhook.limits.large_reviews;
+        let worked = beside(turns, self.deadline, work).await;
+        worked.ok_or(Trouble::Overloaded)
     }
 }
 

@@ -19,8 +19,7 @@ use serde_json::Value;
 use tokio::time::timeout_at;
 use tracing::warn;
 
-use super::Received;
-use super::body::Trouble;
+use super::body::{Received, Trouble};
 use super::in_use::{LATE, MARGIN};
 use crate::config::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;

@@ -8,8 +8,7 @@ use pod_reloader_core::review::{self, Request};
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::Received;
-use super::body::Trouble;
+use super::body::{Received, Trouble};
 use crate::config::covered::Covered;
 use crate::config::protected::ProtectedReads;
 use crate::config::users::{Needing, Users};

@@ -9,8 +9,7 @@ use pod_reloader_core::review;
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::Received;
-use super::body::Trouble;
+use super::body::{Received, Trouble};
 use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
 use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
