@@ -283,21 +283,19 @@ fn managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::E
 }
 
 /// Makes a type with a field `metadata` a resource of the API. The field is a [`Metadata`], or has methods `object` and
-/// `object_mut` as well. `of_metadata` is true if only its metadata is read. If objects of several kinds are of the type,
-/// `by` names the value that tells their kinds apart, and its type.
+/// `object_mut` as well. `of_metadata` is true if only its metadata is read. Group, version, kind and plural follow. If
+/// objects of several kinds are of the type, these are made of what tells the kinds apart: `by` gives it a name and a type.
 macro_rules! resource {
     (
-        $object:ty, $scope:ty, of_metadata: $of_metadata:literal,
-        group: $group:literal, version: $version:literal, kind: $kind:literal, plural: $plural:literal
+        $object:ty, $scope:ty, of_metadata: $of_metadata:literal, $($part:ident: $value:literal),+
     ) => {
         $crate::metadata::resource!(
-            $object, $scope, of_metadata: $of_metadata, by none: (),
-            group: $group, version: $version, kind: $kind, plural: $plural
+            $object, $scope, of_metadata: $of_metadata, by none: (), $($part: $value),+
         );
     };
     (
         $object:ty, $scope:ty, of_metadata: $of_metadata:literal, by $by:ident: $type:ty,
-        group: $group:expr, version: $version:expr, kind: $kind:expr, plural: $plural:expr
+        $($part:ident: $value:expr),+
     ) => {
         impl ::kube_core::Resource for $object {
             type DynamicType = $type;
@@ -307,25 +305,10 @@ macro_rules! resource {
                 $of_metadata
             }
 
-            fn kind($by: &$type) -> ::std::borrow::Cow<'_, str> {
+            $(fn $part($by: &$type) -> ::std::borrow::Cow<'_, str> {
                 let _ = $by;
-                $kind.into()
-            }
-
-            fn group($by: &$type) -> ::std::borrow::Cow<'_, str> {
-                let _ = $by;
-                $group.into()
-            }
-
-            fn version($by: &$type) -> ::std::borrow::Cow<'_, str> {
-                let _ = $by;
-                $version.into()
-            }
-
-            fn plural($by: &$type) -> ::std::borrow::Cow<'_, str> {
-                let _ = $by;
-                $plural.into()
-            }
+                $value.into()
+            })+
 
             fn meta(&self) -> &::kube_core::ObjectMeta {
                 self.metadata.object()
