@@ -37,27 +37,8 @@ struct Outcome {
     state: String,
 }
 
-/// Puts the chosen objects on hold, which are `targets`. Tries each, whatever happens to the others.
-pub(crate) async fn hold(
-    cluster: &Cluster,
-    operators: &Operators,
-    chosen: &Chosen,
-    targets: &[Target],
-) -> (Held, Verdict) {
-    each(cluster, operators, chosen, targets, true).await
-}
-
-/// Ends the hold of the chosen objects, which are `targets`. Tries each, whatever happens to the others.
-pub(crate) async fn release(
-    cluster: &Cluster,
-    operators: &Operators,
-    chosen: &Chosen,
-    targets: &[Target],
-) -> (Held, Verdict) {
-    each(cluster, operators, chosen, targets, false).await
-}
-
-async fn each(
+/// Puts the chosen objects on hold, which are `targets`, or ends their hold. Tries each, whatever happens to the others.
+pub(crate) async fn each(
     cluster: &Cluster,
     operators: &Operators,
     chosen: &Chosen,

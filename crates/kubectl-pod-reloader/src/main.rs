@@ -173,8 +173,8 @@ impl Session<'_> {
             Command::Wait {
                 workloads, timeout, ..
             } => self.print(wait::wait(cluster, operators, &workloads.0.0, timeout).await),
-            Command::Hold { objects, .. } => self.hold(&objects.0.0).await,
-            Command::Release { objects, .. } => self.release(&objects.0.0).await,
+            Command::Hold { objects, .. } => self.set_hold(&objects.0.0, true).await,
+            Command::Release { objects, .. } => self.set_hold(&objects.0.0, false).await,
             Command::Approve {
                 workloads, content, ..
             } => self.approve(&workloads.0.0, content.as_deref()).await,
@@ -242,19 +242,11 @@ impl Session<'_> {
         self.print(impact::impact(self.cluster, self.operators, object, key).await?)
     }
 
-    /// Holds objects.
-    async fn hold(self, chosen: &Chosen) -> Result<ExitCode, Failure> {
+    /// Holds objects, or ends their hold.
+    async fn set_hold(self, chosen: &Chosen, hold: bool) -> Result<ExitCode, Failure> {
         let (cluster, operators) = (self.cluster, self.operators);
         let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-        let (held, verdict) = hold::hold(cluster, operators, chosen, &targets).await;
-        self.print((held, verdict.max(known)))
-    }
-
-    /// Ends the hold of objects.
-    async fn release(self, chosen: &Chosen) -> Result<ExitCode, Failure> {
-        let (cluster, operators) = (self.cluster, self.operators);
-        let (targets, known) = selection::targets(cluster, operators, chosen).await?;
-        let (held, verdict) = hold::release(cluster, operators, chosen, &targets).await;
+        let (held, verdict) = hold::each(cluster, operators, chosen, &targets, hold).await;
         self.print((held, verdict.max(known)))
     }
 
