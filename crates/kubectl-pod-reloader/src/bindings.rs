@@ -94,18 +94,12 @@ impl Binding {
 
     /// Returns a line on source and target, and one on each field that is not equal to its key.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let Self {
-            source,
-            target,
-            ready,
-            ..
-        } = self;
         let Ready {
             is_ready,
             reason,
             message,
-        } = ready;
-        let Target { kind, name, .. } = target;
+        } = &self.ready;
+        let (source, Target { kind, name, .. }) = (&self.source, &self.target);
         let bound = format!("{kind} {name} from {} {}", source.kind, source.name);
         let failing = self.fields.iter().filter(|it| !it.is_applied());
         let failing: Vec<_> = match is_ready {

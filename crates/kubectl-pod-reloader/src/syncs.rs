@@ -72,18 +72,12 @@ impl Sync {
 
     /// Sums up how many namespaces have a copy, and why some have none.
     pub(crate) fn progress(&self) -> String {
-        let Self {
-            selected,
-            synced,
-            ready,
-            ..
-        } = self;
         let Ready {
             is_ready,
             reason,
             message,
-        } = ready;
-        let copies = format!("{synced} of {}", count(*selected, "namespace"));
+        } = &self.ready;
+        let copies = format!("{} of {}", self.synced, count(self.selected, "namespace"));
         match is_ready {
             None if reason.is_empty() => "nothing is known of its copies yet".to_owned(),
             None => format!("{copies}, before its spec was changed"),
