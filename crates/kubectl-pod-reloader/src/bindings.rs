@@ -99,7 +99,8 @@ impl Binding {
             reason,
             message,
         } = &self.ready;
-        let (source, Target { kind, name, .. }) = (&self.source, &self.target);
+        let source = &self.source;
+        let Target { kind, name, .. } = &self.target;
         let bound = format!("{kind} {name} from {} {}", source.kind, source.name);
         let failing = self.fields.iter().filter(|it| !it.is_applied());
         let failing: Vec<_> = match is_ready {
@@ -170,7 +171,8 @@ struct FieldState {
 
 impl From<Object<Spec, Status>> for Binding {
     fn from(object: Object<Spec, Status>) -> Self {
-        let (metadata, spec) = (object.metadata, object.spec);
+        let metadata = object.metadata;
+        let spec = object.spec;
         let status = object.status.unwrap_or_default();
         let observed = status.observed_generation;
         let ready = Ready::of(status.conditions, observed, metadata.generation);

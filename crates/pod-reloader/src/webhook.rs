@@ -145,7 +145,8 @@ impl Webhook {
 
     /// Answers a review of a workload whose body has arrived.
     async fn answer(review: Received) -> Result<Vec<u8>, Trouble> {
-        let (webhook, deadline) = (review.webhook.clone(), review.deadline);
+        let webhook = review.webhook.clone();
+        let deadline = review.deadline;
         // A Service can send us reviews before we are ready.
         let keys = timeout_at(deadline, webhook.keys.first_read()).await;
         let keys = keys.map_err(|_| Trouble::NotReady("the hash keys have not been read"))?;

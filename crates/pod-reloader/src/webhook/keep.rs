@@ -43,7 +43,8 @@ impl Keep {
             return Ok(review::response(&uid, &[], &[]));
         };
         let object = &deletion.object;
-        let (webhook, deadline) = (review.webhook, review.deadline - MARGIN);
+        let webhook = review.webhook;
+        let deadline = review.deadline - MARGIN;
         let (protected, users) = match timeout_at(deadline, self.find(&deletion)).await {
             Ok(Ok(Some(found))) => found,
             Ok(Ok(None)) => return Ok(review::response(&uid, &[], &[])),
