@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::request;
 use crate::runtime::budget::Budget;
+use crate::runtime::calls::if_there;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::objects::one;
@@ -85,10 +86,7 @@ impl FieldReads {
         let turn = self.turns.acquire().await;
         let _turn = turn.expect("the semaphore is never closed");
         let read = one(&self.client, request::get(source), &self.budget);
-        match within(DEADLINE, read).await {
-            Ok(source) => Ok(take(Some(&source))),
-            Err(error) if error.is_not_found() => Ok(take(None)),
-            Err(error) => Err(error),
-        }
+        let source = if_there(within(DEADLINE, read).await)?;
+        Ok(take(source.as_ref()))
     }
 }

@@ -28,6 +28,7 @@ use crate::config::error::ReadError;
 use crate::config::request;
 use crate::metrics::Reads;
 use crate::runtime::budget::{Budget, Share};
+use crate::runtime::calls::if_there;
 use crate::runtime::client::within;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{Resources, api, next_page};
@@ -132,11 +133,8 @@ impl Source {
         secret: &Reference,
     ) -> Result<Option<(Box<str>, Option<Timestamp>)>, CallError> {
         let _read = self.turn().await;
-        match self.receive(secret).await {
-            Ok((body, _share)) => Ok(certificate_expiry(&body)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let received = if_there(self.receive(secret).await)?;
+        Ok(received.and_then(|(body, _share)| certificate_expiry(&body)))
     }
 
     pub(super) async fn turn(&self) -> SemaphorePermit<'_> {
