@@ -4,6 +4,9 @@
 //! its soak. A new leader has seen nobody get anything: it begins with another trial, unless somebody's
 //! rollout is stuck.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

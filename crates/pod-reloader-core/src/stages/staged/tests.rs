@@ -1,0 +1,243 @@
+//! What is remembered of one workload, as another one that tracks the same object finds it.
+
+use serde_json::json;
+
+use super::*;
+use crate::annotations::{SOAK, STAGE};
+use crate::kind::WorkloadKind;
+use crate::name::Name;
+use crate::object::WorkloadObject;
+use crate::reference::ConfigKind;
+use crate::scope::Scope;
+use crate::staging::{Defaults, Staged};
+
+/// The time within which a workload must become healthy.
+const DEADLINE: u64 = 600;
+
+fn parse(name: &str) -> Name {
+    Name::parse(name).unwrap()
+}
+
+fn object(name: &str) -> Reference {
+    Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: parse("shop"),
+        name: parse(name),
+    }
+}
+
+/// Returns a Deployment whose one pod is available or not. It soaks for so many seconds. `last` waits for all others.
+fn deployment(name: &str, is_healthy: bool, soak: u64) -> Workload {
+    let object = json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": name, "generation": 1,
+            "annotations": {
+                SOAK: format!("{soak}s"),
+                STAGE: if name == "last" { "2" } else { "1" },
+            },
+        },
+        "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+        "status": {
+            "observedGeneration": 1,
+            "replicas": 1, "updatedReplicas": 1, "availableReplicas": u64::from(is_healthy),
+        },
+    });
+    let object: WorkloadObject = serde_json::from_value(object).unwrap();
+    let scope = Scope::new([], parse("operator")).and_stages(Defaults {
+        staged: Staged::Everything,
+        soak: Duration::from_secs(30),
+        deadline: Duration::from_secs(DEADLINE),
+        judges_all: false,
+    });
+    scope.read(WorkloadKind::DEPLOYMENT, object).unwrap()
+}
+
+/// The Deployments `first` and `last`, and the time in seconds.
+struct Shop {
+    stages: Stages,
+    began: Instant,
+    first: Workload,
+    last: Workload,
+}
+
+impl Shop {
+    /// Starts with healthy ones.
+    fn open() -> Self {
+        let mut shop = Self {
+            stages: Stages::default(),
+            began: Instant::now() + Duration::from_secs(10_000),
+            first: deployment("first", true, 30),
+            last: deployment("last", true, 30),
+        };
+        for workload in [shop.first.clone(), shop.last.clone()] {
+            shop.stages.saw(&workload, shop.began);
+        }
+        shop
+    }
+
+    fn at(&self, second: u64) -> Instant {
+        self.began + Duration::from_secs(second)
+    }
+
+    /// Notes how `first` is now.
+    fn becomes(&mut self, is_healthy: bool, soak: u64, second: u64) {
+        self.first = deployment("first", is_healthy, soak);
+        let now = self.at(second);
+        self.stages.saw(&self.first, now);
+    }
+
+    /// Makes a pass over `first` that finds this.
+    fn finds(&mut self, look: Look, second: u64) {
+        let now = self.at(second);
+        self.stages.looked(&self.first, look, None, now);
+    }
+
+    /// Returns the change of an object that was seen at this time.
+    fn change(&self, name: &str, second: u64) -> Changed {
+        Changed {
+            object: object(name),
+            at: self.at(second),
+            is_known: true,
+        }
+    }
+
+    /// Makes a pass over `first`, which lacks these changes and gets them.
+    fn goes(&mut self, changed: &[Changed], second: u64) {
+        self.finds(Look::Due, second);
+        let now = self.at(second);
+        let own = self.peer(&self.first, changed, now);
+        let turn = self.stages.turn(&own, changed, now);
+        assert_eq!(turn.wait, None);
+        self.stages.goes(&self.first.id, changed, now);
+    }
+
+    fn peer<'a>(&self, workload: &'a Workload, changed: &[Changed], now: Instant) -> Peer<'a> {
+        let staging = workload.staged().unwrap();
+        self.stages.peer(workload, staging, changed, now)
+    }
+
+    /// Makes a pass over `last`, which lacks a change. Returns the reason why it waits for `first`.
+    fn waits(&mut self, changed: Changed, second: u64) -> Option<Why> {
+        let now = self.at(second);
+        let last = self.last.clone();
+        self.stages.looked(&last, Look::Due, None, now);
+        let changed = [changed];
+        let own = self.peer(&last, &changed, now);
+        let consumers = [self.first.clone(), last.clone()].map(Arc::new);
+        for object in self.stages.to_compute(&changed, &own, now) {
+            self.stages.compute(object, &consumers, now);
+        }
+        let wait = self.stages.turn(&own, &changed, now).wait?;
+        assert_eq!(wait.workload, self.first.id);
+        Some(wait.why)
+    }
+}
+
+#[test]
+fn a_workload_is_waited_for_until_it_has_soaked() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+    shop.finds(Look::Right, 4);
+    assert_eq!(shop.waits(shop.change("app", 1), 31), Some(Why::IsTried));
+    shop.becomes(true, 30, 40);
+    assert_eq!(shop.waits(shop.change("app", 1), 40), None);
+}
+
+#[test]
+fn a_workload_that_was_not_healthy_before_holds_nobody_back() {
+    let mut shop = Shop::open();
+    shop.becomes(false, 30, 0);
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    shop.finds(Look::Right, 3);
+    assert_eq!(shop.waits(shop.change("app", 1), 5), None);
+}
+
+#[test]
+fn writes_that_do_not_arrive_do_not_prolong_the_deadline() {
+    let mut shop = Shop::open();
+    for second in [2, 400] {
+        let change = shop.change("app", 1);
+        shop.goes(&[change], second);
+    }
+    assert_eq!(shop.waits(shop.change("app", 1), 500), Some(Why::IsTried));
+    let late = 2 + DEADLINE + 1;
+    assert_eq!(
+        shop.waits(shop.change("app", 1), late),
+        Some(Why::GoesFirst)
+    );
+}
+
+#[test]
+fn an_object_that_was_not_tracked_before_has_a_deadline_of_its_own() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 2);
+    shop.goes(&[change], 3);
+    shop.finds(Look::Right, 4);
+    // The other object has changed before.
+    let change = shop.change("other", 1);
+    shop.goes(&[change], DEADLINE + 100);
+    let waits = shop.waits(shop.change("other", 1), DEADLINE + 105);
+    assert_eq!(waits, Some(Why::IsTried));
+}
+
+#[test]
+fn the_latest_trial_with_an_object_counts() {
+    let mut shop = Shop::open();
+    for second in [1, 100] {
+        let change = shop.change("app", second);
+        shop.goes(&[change], second + 1);
+        shop.finds(Look::Right, second + 2);
+    }
+    // `last` lacks both changes, and asks for the one that it has seen.
+    assert_eq!(shop.waits(shop.change("app", 1), 104), Some(Why::IsTried));
+}
+
+#[test]
+fn an_edit_of_its_settings_does_not_let_a_workload_soak_anew() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    shop.finds(Look::Right, 3);
+    shop.becomes(true, 31, 20);
+    shop.becomes(true, 31, 35);
+    assert_eq!(shop.waits(shop.change("app", 1), 35), None);
+}
+
+#[test]
+fn a_workload_that_is_forgotten_waits_for_nobody() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+    assert!(shop.stages.is_waited_for(&shop.first.id));
+    assert_eq!(shop.stages.forget(&shop.last.id), [shop.first.id.clone()]);
+    assert!(!shop.stages.is_waited_for(&shop.first.id));
+}
+
+#[test]
+fn pods_that_have_reloaded_before_anybody_looked_are_on_no_trial() {
+    let mut shop = Shop::open();
+    let until = shop.at(60);
+    let now = shop.at(1);
+    shop.stages.begins_to_reload(&shop.first.id, until, now);
+    assert_eq!(shop.waits(shop.change("app", 1), 2), Some(Why::IsTried));
+    shop.finds(Look::Right, 3);
+    assert_eq!(shop.waits(shop.change("app", 1), 5), None);
+}
+
+#[test]
+fn an_undo_ends_the_trial_with_what_else_had_changed() {
+    let mut shop = Shop::open();
+    let both = ["app", "other"].map(|name| shop.change(name, 1));
+    shop.goes(&both, 2);
+    shop.finds(Look::Right, 3);
+    assert_eq!(shop.waits(shop.change("other", 1), 4), Some(Why::IsTried));
+    let (now, undone) = (shop.at(5), vec![object("app")]);
+    shop.stages
+        .looked(&shop.first, Look::Right, Some(undone), now);
+    assert_eq!(shop.waits(shop.change("app", 1), 6), Some(Why::Failed));
+    assert_eq!(shop.waits(shop.change("other", 1), 8), None);
+}
