@@ -19,7 +19,7 @@
 //!   Both read answers by [`objects`], and fail with [`error`].
 //! - [`events`] and [`status`] tell users, and [`leader`] elects one replica.
 //! - [`server`] and [`admin`] serve ports, and [`tasks`] has the tasks of the process.
-//! - [`controller`] and [`kit`] are what controllers are made with.
+//! - [`controller`] and [`kit`] are what controllers are made with, and [`counted`] counts what they do.
 
 pub mod budget;
 pub mod complaint;
@@ -47,6 +47,7 @@ pub mod server;
 pub mod tasks;
 
 pub mod controller;
+pub mod counted;
 pub mod kit;
 
 #[cfg(any(test, feature = "mock"))]

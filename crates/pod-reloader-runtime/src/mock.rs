@@ -1,10 +1,12 @@
-//! A mock client for tests: its apiserver is a function.
+//! Mocks for tests: a client whose apiserver is a function, the parts of a controller that are made with it, and the log.
 
 pub mod lease;
+mod log;
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -17,7 +19,13 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
 
+pub use self::log::Log;
+use crate::budget::Budget;
 use crate::client::Clients;
+use crate::controller::Errors;
+use crate::events::Events;
+use crate::kit::Kit;
+use crate::watch_age::Watches;
 
 /// A value that the apiserver quotes in the message of each error, as a policy may.
 pub const QUOTED: &str = "hunter2";
@@ -54,6 +62,19 @@ pub fn clients(client: &Client) -> Clients {
         watch: client.clone(),
         lease: client.clone(),
         events: client.clone(),
+    }
+}
+
+/// Returns the parts of a controller, all of whose calls are made by one client.
+pub fn kit(client: &Client, controller: &'static str) -> Kit {
+    let (events, _) = Events::new(client.clone());
+    Kit {
+        clients: clients(client),
+        budget: Budget::new(),
+        watches: Watches::default(),
+        events,
+        errors: Errors::default().of(controller),
+        resync_period: Duration::from_secs(600),
     }
 }
 

@@ -18,14 +18,13 @@ mod webhook;
 mod release_test;
 mod run;
 
-#[cfg(test)]
-mod mock;
-
 use std::process::ExitCode;
 use std::{future, thread};
 
 use pod_reloader_core::error::chain;
 use pod_reloader_runtime as runtime;
+#[cfg(test)]
+use pod_reloader_runtime::mock;
 use pod_reloader_settings::Args;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::Builder;

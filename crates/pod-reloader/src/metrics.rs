@@ -1,7 +1,6 @@
 //! The metrics, and their labels.
 
 mod by_namespace;
-mod counted;
 mod labels;
 mod outcomes;
 mod process;
@@ -29,11 +28,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::by_namespace::ByNamespace;
-pub(crate) use self::counted::{Counted, Label};
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
 pub(crate) use self::reads::{Reader, Reads};
 use crate::runtime::controller::{Errors, Shown, TermMetrics};
+use crate::runtime::counted::Counted;
 use crate::runtime::watch_age::{Watches, since_1970};
 
 /// The controller that restarts workloads, as the log and metrics name it.

@@ -5,8 +5,9 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use pod_reloader_core::field_binding::outcome::REASONS;
 
-use crate::metrics::{Counted, Label, Metrics};
+use crate::metrics::Metrics;
 use crate::runtime::controller::TermMetrics;
+use crate::runtime::counted::{Counted, Label};
 
 /// The metrics of this controller. They are shown only where it is switched on.
 #[derive(Clone, Default)]

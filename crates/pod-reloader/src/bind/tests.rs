@@ -335,7 +335,7 @@ impl Cluster {
             }
         });
         let metrics = Metrics::new();
-        let kit = mock::kit(&client, &metrics, "bind");
+        let kit = mock::kit(&client, "bind");
         let metrics = BindMetrics::registered(&metrics);
         let scope = Scope::new([], name("operator"));
         let kinds = Arc::new([stores(), hanging()]);

@@ -1,6 +1,6 @@
 //! The outcomes by which notifications and reloads are counted.
 
-use super::counted::Label;
+use crate::runtime::counted::Label;
 
 /// The fate of a message, or of news that should have been in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -199,7 +199,7 @@ impl Cluster {
             namespace: name("operator"),
             keys: self.keys(),
         };
-        let kit = mock::kit(&client, &metrics, "sync");
+        let kit = mock::kit(&client, "sync");
         let metrics = SyncMetrics::registered(&metrics);
         Arc::new(Syncer::new(kit, metrics, own))
     }

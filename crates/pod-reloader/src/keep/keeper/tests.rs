@@ -14,7 +14,6 @@ use tokio::time::sleep;
 use super::super::controller::KEEP;
 use super::super::known::TRIES;
 use super::*;
-use crate::metrics::Metrics;
 use crate::mock::{self, Answer, Log, QUOTED};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -93,7 +92,7 @@ async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let operator = name("operator");
     let keys = Arc::new(Keys::new(client.clone(), &operator, &name("keys")));
     keys.read_since(Instant::now()).await.unwrap();
-    let kit = mock::kit(&client, &Metrics::new(), KEEP);
+    let kit = mock::kit(&client, KEEP);
     let (scope, period) = (Scope::new([], operator), Duration::from_secs(300));
     let keeper = Arc::new(Keeper::new(kit, scope, keys, period));
     let running = keeper.clone();

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use super::Labels;
+type Labels = [(&'static str, &'static str); 1];
 
 /// The values of a label.
-pub(crate) trait Label: Copy + 'static {
+pub trait Label: Copy + 'static {
     /// The name of the label.
     const NAME: &'static str;
 
@@ -21,8 +21,8 @@ pub(crate) trait Label: Copy + 'static {
 
 /// A counter for each value of a label. All of them are shown from the start. Cloning is cheap.
 #[derive(Clone)]
-pub(crate) struct Counted<L> {
-    family: Family<Labels<1>, Counter>,
+pub struct Counted<L> {
+    family: Family<Labels, Counter>,
     label: PhantomData<fn(L)>,
 }
 
@@ -41,16 +41,16 @@ impl<L: Label> Default for Counted<L> {
 
 impl<L: Label> Counted<L> {
     /// Returns the metric, to be registered.
-    pub(crate) fn family(&self) -> Family<Labels<1>, Counter> {
+    pub fn family(&self) -> Family<Labels, Counter> {
         self.family.clone()
     }
 
     /// Counts something with this value.
-    pub(crate) fn count(&self, value: L) {
+    pub fn count(&self, value: L) {
         self.family.get_or_create(&labels(value)).inc();
     }
 }
 
-fn labels<L: Label>(value: L) -> Labels<1> {
+fn labels<L: Label>(value: L) -> Labels {
     [(L::NAME, value.as_str())]
 }
