@@ -289,9 +289,9 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Adds metrics to those that are shown, under our prefix. A controller adds its own.
-    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
-        add(registry::ours(&mut self.registry.lock()));
+    /// Adds metrics to those that are shown, under our prefix. A controller adds its own. Returns what `add` returns.
+    pub(crate) fn register<T>(&self, add: impl FnOnce(&mut Registry) -> T) -> T {
+        add(registry::ours(&mut self.registry.lock()))
     }
 
     /// Works for a term of leadership, and shows that this replica leads. Dropping the future ends the term, and resets

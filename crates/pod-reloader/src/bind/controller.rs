@@ -6,12 +6,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::scope::Scope;
+use prometheus_client::registry::Registry;
 use tracing::info;
 
 use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::watch;
-use crate::metrics::Metrics;
 use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
@@ -29,10 +29,11 @@ pub(crate) struct Bindings {
 }
 
 impl Bindings {
-    pub(crate) fn new(kit: Kit, metrics: &Metrics, scope: Scope, kinds: &[BoundKind]) -> Self {
+    /// Returns a controller that binds fields of `kinds`, and whose metrics are shown among `ours`.
+    pub(crate) fn new(kit: Kit, ours: &mut Registry, scope: Scope, kinds: &[BoundKind]) -> Self {
         Self {
             kit,
-            metrics: BindMetrics::registered(metrics),
+            metrics: BindMetrics::registered(ours),
             scope,
             kinds: kinds.into(),
         }

@@ -2,10 +2,10 @@
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
 use pod_reloader_core::field_binding::outcome::REASONS;
 
-use crate::metrics::Metrics;
 use crate::runtime::controller::TermMetrics;
 use crate::runtime::counted::{Counted, Label};
 
@@ -45,22 +45,20 @@ impl Label for Written {
 }
 
 impl BindMetrics {
-    /// Returns metrics that are shown among `all`.
-    pub(super) fn registered(all: &Metrics) -> Self {
+    /// Returns metrics that are shown among `ours`.
+    pub(super) fn registered(ours: &mut Registry) -> Self {
         let metrics = Self::default();
         metrics.reset();
-        all.register(|ours| {
-            ours.register(
-                "field_bindings",
-                "FieldBindings, by the reason of their condition Ready",
-                metrics.bindings.clone(),
-            );
-            ours.register(
-                "field_binding_writes",
-                "Writes to custom resources for FieldBindings",
-                metrics.writes.family(),
-            );
-        });
+        ours.register(
+            "field_bindings",
+            "FieldBindings, by the reason of their condition Ready",
+            metrics.bindings.clone(),
+        );
+        ours.register(
+            "field_binding_writes",
+            "Writes to custom resources for FieldBindings",
+            metrics.writes.family(),
+        );
         metrics
     }
 

@@ -15,6 +15,7 @@ use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::Scope;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
@@ -22,7 +23,6 @@ use tokio::time::sleep;
 use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, Watched, What};
-use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 
 const A_TENTH: Duration = Duration::from_millis(100);
@@ -334,9 +334,8 @@ impl Cluster {
                 answer
             }
         });
-        let metrics = Metrics::new();
         let kit = mock::kit(&client, "bind");
-        let metrics = BindMetrics::registered(&metrics);
+        let metrics = BindMetrics::registered(&mut Registry::default());
         let scope = Scope::new([], name("operator"));
         let kinds = Arc::new([stores(), hanging()]);
         Arc::new(Binder::new(kit, metrics, scope, kinds))

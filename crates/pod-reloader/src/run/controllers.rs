@@ -133,13 +133,15 @@ impl Parts {
             namespace: self.namespace.clone(),
             keys: self.keys.clone(),
         };
-        Syncs::new(self.kit(SYNC, events), &self.metrics, own)
+        let kit = self.kit(SYNC, events);
+        self.metrics.register(|ours| Syncs::new(kit, ours, own))
     }
 
     fn bindings(&self, events: Events) -> Bindings {
         let kinds = &self.args.field_bindings_kinds.0;
-        let kit = self.kit(BIND, events);
-        Bindings::new(kit, &self.metrics, self.scope.clone(), kinds)
+        let (kit, scope) = (self.kit(BIND, events), self.scope.clone());
+        self.metrics
+            .register(|ours| Bindings::new(kit, ours, scope, kinds))
     }
 
     /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.

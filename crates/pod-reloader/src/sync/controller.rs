@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use prometheus_client::registry::Registry;
 use tracing::info;
 
 use super::metrics::SyncMetrics;
 pub(crate) use super::syncer::Own;
 use super::syncer::Syncer;
 use super::watch;
-use crate::metrics::Metrics;
 use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
@@ -26,10 +26,11 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
-    pub(crate) fn new(kit: Kit, metrics: &Metrics, own: Own) -> Self {
+    /// Returns a controller whose metrics are shown among `ours`.
+    pub(crate) fn new(kit: Kit, ours: &mut Registry, own: Own) -> Self {
         Self {
             kit,
-            metrics: SyncMetrics::registered(metrics),
+            metrics: SyncMetrics::registered(ours),
             own,
         }
     }

@@ -1,8 +1,8 @@
 //! The metrics of copies.
 
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 
-use crate::metrics::Metrics;
 use crate::runtime::controller::TermMetrics;
 use crate::runtime::counted::{Counted, Label};
 
@@ -40,31 +40,29 @@ impl Label for Write {
 }
 
 impl SyncMetrics {
-    /// Returns metrics that are shown among `all`.
-    pub(super) fn registered(all: &Metrics) -> Self {
+    /// Returns metrics that are shown among `ours`.
+    pub(super) fn registered(ours: &mut Registry) -> Self {
         let metrics = Self::default();
-        all.register(|ours| {
-            ours.register(
-                "synced_copies",
-                "Copies of ClusterConfigSyncs that are exact",
-                metrics.copies.clone(),
-            );
-            ours.register(
-                "sync_conflicts",
-                "Namespaces that cannot have an exact copy of a ClusterConfigSync",
-                metrics.conflicts.clone(),
-            );
-            ours.register(
-                "syncs_not_ready",
-                "ClusterConfigSyncs some of whose namespaces have no exact copy",
-                metrics.not_ready.clone(),
-            );
-            ours.register(
-                "sync_writes",
-                "Writes to copies of ClusterConfigSyncs",
-                metrics.writes.family(),
-            );
-        });
+        ours.register(
+            "synced_copies",
+            "Copies of ClusterConfigSyncs that are exact",
+            metrics.copies.clone(),
+        );
+        ours.register(
+            "sync_conflicts",
+            "Namespaces that cannot have an exact copy of a ClusterConfigSync",
+            metrics.conflicts.clone(),
+        );
+        ours.register(
+            "syncs_not_ready",
+            "ClusterConfigSyncs some of whose namespaces have no exact copy",
+            metrics.not_ready.clone(),
+        );
+        ours.register(
+            "sync_writes",
+            "Writes to copies of ClusterConfigSyncs",
+            metrics.writes.family(),
+        );
         metrics
     }
 

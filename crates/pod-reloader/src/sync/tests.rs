@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use parking_lot::Mutex;
 use pod_reloader_core::config_sync::{Target, TargetMetadata};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
@@ -17,7 +18,6 @@ use super::metrics::SyncMetrics;
 use super::state::tests::{key_of_pull, name, namespaces, sync};
 use super::syncer::{Own, Syncer};
 use crate::config::keys::Keys;
-use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 
 const A_TENTH: Duration = Duration::from_millis(100);
@@ -194,13 +194,12 @@ impl Cluster {
                 answer
             }
         });
-        let metrics = Metrics::new();
         let own = Own {
             namespace: name("operator"),
             keys: self.keys(),
         };
         let kit = mock::kit(&client, "sync");
-        let metrics = SyncMetrics::registered(&metrics);
+        let metrics = SyncMetrics::registered(&mut Registry::default());
         Arc::new(Syncer::new(kit, metrics, own))
     }
 
