@@ -6,7 +6,6 @@ mod logging;
 
 mod metrics;
 
-mod config;
 mod report;
 
 mod bind;
@@ -21,6 +20,7 @@ mod run;
 use std::process::ExitCode;
 use std::{future, thread};
 
+use pod_reloader_config as config;
 use pod_reloader_core::error::chain;
 use pod_reloader_runtime as runtime;
 #[cfg(test)]

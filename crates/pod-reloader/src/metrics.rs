@@ -4,7 +4,6 @@ mod by_namespace;
 mod labels;
 mod outcomes;
 mod process;
-mod reads;
 mod registry;
 mod zero;
 
@@ -30,7 +29,7 @@ use prometheus_client::registry::Registry;
 use self::by_namespace::ByNamespace;
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
-pub(crate) use self::reads::{Reader, Reads};
+use crate::config::reads::{AllReads, Reader, Reads};
 use crate::runtime::controller::{Errors, Shown, TermMetrics};
 use crate::runtime::counted::Counted;
 use crate::runtime::watch_age::{Watches, since_1970};
@@ -59,7 +58,7 @@ pub(crate) struct Metrics {
     /// Failures of controllers.
     pub(crate) errors: Errors,
     notifications: Counted<Delivery>,
-    config_reads: Family<Labels<3>, Counter>,
+    config_reads: AllReads,
     /// Workloads that are managed.
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
@@ -143,7 +142,7 @@ impl Metrics {
             release_timeouts: Counter::default(),
             errors: Errors::default(),
             notifications: Counted::default(),
-            config_reads: Family::default(),
+            config_reads: AllReads::default(),
             workloads: of_a_term(),
             missing_config: of_a_term(),
             halted: of_a_term(),
@@ -273,10 +272,7 @@ impl Metrics {
 
     /// Returns the counters of one reader.
     pub(crate) fn reads(&self, by: Reader) -> Reads {
-        Reads {
-            counted: self.config_reads.clone(),
-            by,
-        }
+        self.config_reads.by(by)
     }
 
     /// Notes that the loop was running at `now`, or with `None` that this replica does not run it.

@@ -97,7 +97,7 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "config_reads",
         "Calls to the apiserver that read ConfigMaps and Secrets, or list their names",
-        metrics.config_reads.clone(),
+        metrics.config_reads.family(),
     );
 }
 

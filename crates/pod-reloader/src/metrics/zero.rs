@@ -5,8 +5,7 @@ use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::workload::Stall;
 
 use super::labels::{OUTCOMES, labels, stalled_labels};
-use super::reads::{READS, read_labels};
-use super::{Metrics, RESTART, Reader};
+use super::{Metrics, RESTART};
 
 impl Metrics {
     /// Shows every series from the start. If a series appeared only with its first count, an alert on its
@@ -18,14 +17,6 @@ impl Metrics {
         self.add_kinds(&WorkloadKind::BUILT_IN);
         drop(self.errors.of(RESTART));
         self.hashes([]);
-        for by in [Reader::Admission, Reader::Reconcile] {
-            for (verb, result) in READS {
-                drop(
-                    self.config_reads
-                        .get_or_create(&read_labels(by, verb, result)),
-                );
-            }
-        }
     }
 
     /// Shows every series of these kinds of workload from the start.

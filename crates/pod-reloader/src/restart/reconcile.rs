@@ -20,8 +20,9 @@ use tokio::time::Instant;
 
 use self::failed::Failures;
 use crate::config::keys::Keys;
+use crate::config::reads::Reader;
 use crate::config::source::Source;
-use crate::metrics::{Metrics, Reader};
+use crate::metrics::Metrics;
 use crate::restart::certificates::LoadedCertificates;
 use crate::restart::cron_jobs::CronJobs;
 use crate::restart::deleted::LostSettings;

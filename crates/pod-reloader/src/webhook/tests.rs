@@ -30,7 +30,7 @@ use webhook_certs::CurrentCertificate;
 
 use super::body::*;
 use super::*;
-use crate::metrics::Reader;
+use crate::config::reads::Reader;
 use crate::restart::loop_status::LoopStatus;
 use crate::runtime::budget::BYTES;
 

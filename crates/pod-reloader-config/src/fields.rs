@@ -11,7 +11,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use tokio::sync::Semaphore;
 
-use crate::config::request;
+use crate::request;
 use crate::runtime::budget::Budget;
 use crate::runtime::calls::if_there;
 use crate::runtime::client::{DEADLINE, within};
@@ -23,18 +23,19 @@ use crate::runtime::resources::{PAGE, Resources, next_page};
 const AT_ONCE: usize = 4;
 
 /// The maximum number of FieldBindings of a namespace that are listed for a new object.
-pub(crate) const MAX_LISTED: usize = 2_000;
+pub const MAX_LISTED: usize = 2_000;
 
 /// The apiserver, as the fields of new objects need it.
 #[derive(Clone)]
-pub(crate) struct FieldReads {
+pub struct FieldReads {
     client: Client,
     budget: Budget,
     turns: Arc<Semaphore>,
 }
 
 impl FieldReads {
-    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+    /// Returns reads by `client`, which draw memory from `budget`.
+    pub fn new(client: Client, budget: Budget) -> Self {
         Self {
             client,
             budget,
@@ -44,7 +45,7 @@ impl FieldReads {
 
     /// Lists the `most` oldest FieldBindings of an object, the oldest first. Those that cannot be worked with are left out: their
     /// status says so. `None` if the namespace has more than [`MAX_LISTED`] FieldBindings.
-    pub(crate) async fn bindings(
+    pub async fn bindings(
         &self,
         namespace: &Name,
         target: &Target,
@@ -78,7 +79,7 @@ impl FieldReads {
 
     /// Reads the source of FieldBindings, a GET without resourceVersion, which etcd itself answers, and returns what
     /// `take` takes of it. The next one is read once this one is dropped.
-    pub(crate) async fn of_source<T>(
+    pub async fn of_source<T>(
         &self,
         source: &Reference,
         take: impl FnOnce(Option<&Source>) -> T,

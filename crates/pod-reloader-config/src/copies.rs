@@ -11,25 +11,29 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{CopyMetadata, Origin};
 use pod_reloader_core::workload::Workload;
 
-use super::error::{ReadError, in_own_words};
-use super::request;
-use super::source::Source;
+use crate::error::{ReadError, in_own_words};
+use crate::request;
 use crate::runtime::error::CallError;
+use crate::source::Source;
 
 /// The reason why a copy is not there.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotCopied {
+pub enum NotCopied {
     /// The ConfigMap has changed since it was read.
     #[error("ConfigMap {0} has changed meanwhile")]
     Changed(Name),
     /// An object that is no copy of it has the name.
     #[error("ConfigMap {0} is there already, and is no copy of pod-reloader")]
     Taken(Name),
+    /// What it is made of, or what has its name, cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The apiserver has not created it, or not deleted what has its name.
     #[error("creating ConfigMap {copy}")]
     Create {
+        /// The name of the copy.
         copy: Name,
+        /// The cause.
         #[source]
         source: CallError,
     },
@@ -37,7 +41,7 @@ pub(crate) enum NotCopied {
 
 impl NotCopied {
     /// Returns the text for an Event. What the apiserver says may quote a value.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         match self {
             Self::Create { copy, source } => {
                 let why = in_own_words(source);
@@ -49,7 +53,7 @@ impl NotCopied {
     }
 
     /// Returns the reason as one of a closed set of words: what the apiserver says may quote a value.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         match self {
             Self::Changed(_) => "changed",
             Self::Taken(_) => "taken",
@@ -61,7 +65,7 @@ impl NotCopied {
 
 /// What became of a copy that was gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Restored {
+pub enum Restored {
     /// It is there again.
     Copy,
     /// Its content is not known any more. What has its name now has the present content.
@@ -72,11 +76,7 @@ pub(crate) enum Restored {
 
 impl Source {
     /// Reads the copies that `pins` names, with the keys that matter to `workload`.
-    pub(crate) async fn copies(
-        &self,
-        workload: &Workload,
-        pins: &Pins,
-    ) -> Result<Copies, ReadError> {
+    pub async fn copies(&self, workload: &Workload, pins: &Pins) -> Result<Copies, ReadError> {
         let of = |name| Reference::config_map(&workload.id.namespace, name);
         let mut reads = Vec::new();
         for (source, copy) in pins.iter() {
@@ -91,7 +91,7 @@ impl Source {
     }
 
     /// Makes sure that these copies are there. Returns the bytes of those that were made.
-    pub(crate) async fn make(&self, copies: &[Copy], keys: &Keyring) -> Result<usize, NotCopied> {
+    pub async fn make(&self, copies: &[Copy], keys: &Keyring) -> Result<usize, NotCopied> {
         let made = copies.iter().map(|copy| self.make_one(copy, keys));
         Ok(try_join_all(made).await?.into_iter().sum())
     }
@@ -151,7 +151,7 @@ impl Source {
 
     /// Makes the copy with this name anew. If `source` has other content by now and `may_differ` is true, what has this
     /// name gets that content: pods that name it could not start otherwise.
-    pub(crate) async fn restore(
+    pub async fn restore(
         &self,
         source: &Reference,
         name: &Name,
@@ -201,7 +201,7 @@ impl Source {
 
     /// Returns true if the object with this UID, which has the marks of a copy of `source` but no seal, is one that an
     /// earlier version has made.
-    pub(crate) async fn is_of_earlier_version(
+    pub async fn is_of_earlier_version(
         &self,
         copy: &Reference,
         uid: &str,
@@ -216,7 +216,7 @@ impl Source {
     }
 
     /// Deletes a copy, if it still is the one with this UID.
-    pub(crate) async fn delete(&self, copy: &Reference, uid: &str) -> Result<(), CallError> {
+    pub async fn delete(&self, copy: &Reference, uid: &str) -> Result<(), CallError> {
         let request = request::delete(copy, uid, None);
         self.send(request).await
     }

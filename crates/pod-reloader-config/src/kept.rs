@@ -8,7 +8,7 @@ use pod_reloader_core::reference::Reference;
 use serde::de::IgnoredAny;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::config::request;
+use crate::request;
 use crate::runtime::budget::Budget;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
@@ -18,13 +18,14 @@ const AT_ONCE: usize = 4;
 
 /// The apiserver, as these ConfigMaps need it.
 #[derive(Clone)]
-pub(crate) struct KeptCalls {
+pub struct KeptCalls {
     calls: Calls,
     turns: Arc<Semaphore>,
 }
 
 impl KeptCalls {
-    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+    /// Returns calls by `client`, which draw memory from `budget`.
+    pub fn new(client: Client, budget: Budget) -> Self {
         Self {
             calls: Calls::new(client, budget),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
@@ -32,25 +33,19 @@ impl KeptCalls {
     }
 
     /// Reads metadata by a consistent read. `None` if there is no such object.
-    pub(crate) async fn metadata(
-        &self,
-        object: &Reference,
-    ) -> Result<Option<KeptMetadata>, CallError> {
+    pub async fn metadata(&self, object: &Reference) -> Result<Option<KeptMetadata>, CallError> {
         if_there(self.calls.call(request::get_metadata(object)).await)
     }
 
     /// Reads an object as a whole, by a consistent read. `None` if there is no such object.
-    pub(crate) async fn whole(
-        &self,
-        object: &Reference,
-    ) -> Result<Option<KeptMetadata>, CallError> {
+    pub async fn whole(&self, object: &Reference) -> Result<Option<KeptMetadata>, CallError> {
         let _turn = self.turn().await;
         if_there(self.calls.call(request::get(object)).await)
     }
 
     /// Creates an object from the content of another one, by a consistent read. Returns false, and creates nothing, if
     /// `make` makes nothing of that.
-    pub(crate) async fn copy(
+    pub async fn copy(
         &self,
         from: &Reference,
         to: &Reference,
@@ -66,7 +61,7 @@ impl KeptCalls {
     }
 
     /// Deletes an object, if it still is this one, and in this version if one is given. Returns false if it is not.
-    pub(crate) async fn delete(
+    pub async fn delete(
         &self,
         object: &Reference,
         uid: &str,

@@ -23,22 +23,23 @@ const MAX_LISTS: usize = 8;
 
 /// Pods, workloads and their revisions.
 #[derive(Clone)]
-pub(crate) struct Users {
+pub struct Users {
     client: Client,
     budget: Budget,
     turns: Arc<Semaphore>,
 }
 
 /// The users that do not do without an object.
-pub(crate) struct Needing {
+pub struct Needing {
     /// Pods that run and stay, and workloads that are to have pods: their controllers may not have created them yet.
-    pub(crate) now: Vec<String>,
+    pub now: Vec<String>,
     /// Pod templates that make pods later.
-    pub(crate) later: Vec<String>,
+    pub later: Vec<String>,
 }
 
 impl Users {
-    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+    /// Returns the users that `client` lists, which draws memory from `budget`.
+    pub fn new(client: Client, budget: Budget) -> Self {
         Self {
             client,
             budget,
@@ -48,7 +49,7 @@ impl Users {
 
     /// Returns the pods and workloads that do not do without an object. Pods that the garbage collector is about to delete
     /// are left out, unless a workload needs the object, too.
-    pub(crate) async fn needing(&self, object: &Reference) -> Result<Needing, CallError> {
+    pub async fn needing(&self, object: &Reference) -> Result<Needing, CallError> {
         let turn = self.turns.acquire().await;
         let _turn = turn.expect("the semaphore is never closed");
         let namespace = &object.namespace;
@@ -127,7 +128,7 @@ impl Users {
     }
 
     /// Returns those of these objects of a namespace that pods, workloads or their revisions name, each with its users.
-    pub(crate) async fn naming<'a>(
+    pub async fn naming<'a>(
         &self,
         namespace: &Name,
         objects: &'a [Reference],

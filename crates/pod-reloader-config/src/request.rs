@@ -13,34 +13,30 @@ use serde_json::json;
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Returns the request for an object.
-pub(crate) fn get(object: &Reference) -> Request<Vec<u8>> {
+pub fn get(object: &Reference) -> Request<Vec<u8>> {
     finish(Request::get(path_of(object)), Vec::new())
 }
 
 /// Returns the request for the metadata of an object.
-pub(crate) fn get_metadata(object: &Reference) -> Request<Vec<u8>> {
+pub fn get_metadata(object: &Reference) -> Request<Vec<u8>> {
     let request = Request::get(path_of(object)).header(ACCEPT, METADATA_ONLY);
     finish(request, Vec::new())
 }
 
 /// Returns the request that creates an object. The answer has only its metadata.
-pub(crate) fn create(object: &Reference, manifest: Vec<u8>) -> Request<Vec<u8>> {
+pub fn create(object: &Reference, manifest: Vec<u8>) -> Request<Vec<u8>> {
     let path = path(object.kind, &object.namespace);
     write(Method::POST, &path, manifest)
 }
 
 /// Returns the request that puts a manifest in the place of an object. The answer has only its metadata.
-pub(crate) fn replace(object: &Reference, manifest: Vec<u8>) -> Request<Vec<u8>> {
+pub fn replace(object: &Reference, manifest: Vec<u8>) -> Request<Vec<u8>> {
     write(Method::PUT, &path_of(object), manifest)
 }
 
 /// Returns the request that deletes an object, if it still is the one with this UID and, if given, with this
 /// resourceVersion.
-pub(crate) fn delete(
-    object: &Reference,
-    uid: &str,
-    resource_version: Option<&str>,
-) -> Request<Vec<u8>> {
+pub fn delete(object: &Reference, uid: &str, resource_version: Option<&str>) -> Request<Vec<u8>> {
     let options = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",

@@ -3,23 +3,24 @@
 use kube::Client;
 use pod_reloader_core::protect::{Deletion, Protected, ProtectedMetadata, Protection};
 
-use crate::config::request;
+use crate::request;
 use crate::runtime::budget::Budget;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
 
 /// The apiserver, as a source of the metadata of these objects.
 #[derive(Clone)]
-pub(crate) struct ProtectedReads(Calls);
+pub struct ProtectedReads(Calls);
 
 impl ProtectedReads {
-    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+    /// Returns reads by `client`, which draw memory from `budget`.
+    pub fn new(client: Client, budget: Budget) -> Self {
         Self(Calls::new(client, budget))
     }
 
     /// Returns the object that a review is about, by a consistent read of its metadata. `None` if it is not there, or is
     /// another one, or is not protected in this way.
-    pub(crate) async fn protected(
+    pub async fn protected(
         &self,
         deletion: &Deletion,
         how: Protection,

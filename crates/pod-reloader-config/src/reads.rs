@@ -4,23 +4,55 @@ use pod_reloader_core::digest::Presence;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use super::Labels;
 use crate::runtime::error::CallError;
+
+type Labels = [(&'static str, &'static str); 3];
 
 /// A part that reads config objects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// The webhook.
     Admission,
     /// The reconcile loop.
     Reconcile,
 }
 
+/// Counts the reads of all readers. All series are shown from the start. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct AllReads(Family<Labels, Counter>);
+
+impl Default for AllReads {
+    fn default() -> Self {
+        let all = Self(Family::default());
+        for by in [Reader::Admission, Reader::Reconcile] {
+            for (verb, result) in READS {
+                drop(all.0.get_or_create(&labels(by, verb, result)));
+            }
+        }
+        all
+    }
+}
+
+impl AllReads {
+    /// Returns the metric, to be registered.
+    pub fn family(&self) -> Family<Labels, Counter> {
+        self.0.clone()
+    }
+
+    /// Returns the counters of one reader.
+    pub fn by(&self, by: Reader) -> Reads {
+        Reads {
+            counted: self.0.clone(),
+            by,
+        }
+    }
+}
+
 /// Counts the reads of one reader.
-#[derive(Clone)]
-pub(crate) struct Reads {
-    pub(super) counted: Family<Labels<3>, Counter>,
-    pub(super) by: Reader,
+#[derive(Clone, Debug)]
+pub struct Reads {
+    counted: Family<Labels, Counter>,
+    by: Reader,
 }
 
 impl Reads {
@@ -42,13 +74,13 @@ impl Reads {
     }
 
     fn count(&self, (verb, result): (&'static str, &'static str)) {
-        let labels = read_labels(self.by, verb, result);
+        let labels = labels(self.by, verb, result);
         self.counted.get_or_create(&labels).inc();
     }
 }
 
 /// The verbs and results that [`Reads`] distinguishes.
-pub(super) const READS: [(&str, &str); 5] = [
+const READS: [(&str, &str); 5] = [
     ("get", "present"),
     ("get", "absent"),
     ("get", "error"),
@@ -56,7 +88,7 @@ pub(super) const READS: [(&str, &str); 5] = [
     ("list", "error"),
 ];
 
-pub(super) fn read_labels(by: Reader, verb: &'static str, result: &'static str) -> Labels<3> {
+fn labels(by: Reader, verb: &'static str, result: &'static str) -> Labels {
     let by = match by {
         Reader::Admission => "admission",
         Reader::Reconcile => "reconcile",

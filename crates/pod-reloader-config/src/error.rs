@@ -7,33 +7,44 @@ use crate::runtime::error::CallError;
 
 /// A failed read, with its object and the cause.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
+    /// An object cannot be read.
     #[error("reading {reference}")]
     Object {
+        /// The object.
         reference: Reference,
+        /// The cause.
         #[source]
         source: CallError,
     },
+    /// The objects of a namespace cannot be listed.
     #[error("listing the {} of {namespace}", kind.plural())]
     List {
+        /// Their kind.
         kind: ConfigKind,
+        /// The namespace.
         namespace: Name,
+        /// The cause.
         #[source]
         source: CallError,
     },
+    /// The Secret of the hash keys cannot be read, or created.
     #[error("reading the hash keys in {secret}")]
     Keys {
+        /// The Secret.
         secret: Reference,
+        /// The cause.
         #[source]
         source: CallError,
     },
+    /// This Secret has no entry that is a hash key.
     #[error("{0} holds no hash key")]
     NoKeys(Reference),
 }
 
 impl ReadError {
     /// Returns the reason as one of a closed set of words, for Events and the log.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         match self {
             Self::Object { source, .. } | Self::List { source, .. } | Self::Keys { source, .. } => {
                 source.reason()
@@ -44,7 +55,7 @@ impl ReadError {
 }
 
 /// Returns why a call has failed, for people. The words of the apiserver are left out, because they may quote a value.
-pub(crate) fn in_own_words(error: &CallError) -> &'static str {
+pub fn in_own_words(error: &CallError) -> &'static str {
     let is_quota =
         matches!(error, CallError::Refused { message, .. } if message.contains("exceeded quota"));
     match error.reason() {

@@ -6,8 +6,8 @@ use pod_reloader_core::reference::ConfigKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::metrics::{Metrics, Reader};
 use crate::mock;
+use crate::reads::{AllReads, Reader};
 use crate::runtime::budget::BYTES;
 
 fn without_keys() -> Aspects<'static> {
@@ -104,7 +104,7 @@ fn answering(answer: Value, budget: &Budget) -> Source {
         let answer = answer.clone();
         async move { Ok(answer) }
     });
-    let reads = Metrics::new().reads(Reader::Reconcile);
+    let reads = AllReads::default().by(Reader::Reconcile);
     let scope = Scope::new([], Name::parse("operator").unwrap());
     Source::new(
         client,

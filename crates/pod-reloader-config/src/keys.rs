@@ -17,19 +17,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::config::error::ReadError;
+use crate::error::ReadError;
 use crate::runtime::client::{DEADLINE, post_params, within};
 use crate::runtime::error::CallError;
 
 /// The time between two reads of the Secret.
-pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+pub const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// The age that a key must reach before new hashes use it. By then every replica has refreshed twice.
 const GRACE: SignedDuration = SignedDuration::from_secs(2 * 60 + 10);
 
 type Entries = BTreeMap<String, ByteString>;
 
 /// The keys as they were last read.
-pub(crate) struct Keys {
+pub struct Keys {
     secrets: Api<Secret>,
     secret: Reference,
     /// True if the Secret is created when it is missing.
@@ -47,7 +47,7 @@ struct Last {
 impl Keys {
     /// Returns the keys in the Secret `name` of `namespace`, which have not been read yet. The
     /// Secret is created when it is missing.
-    pub(crate) fn new(client: Client, namespace: &Name, name: &Name) -> Self {
+    pub fn new(client: Client, namespace: &Name, name: &Name) -> Self {
         Self {
             secrets: Api::namespaced(client, namespace.as_str()),
             secret: Reference {
@@ -62,7 +62,7 @@ impl Keys {
     }
 
     /// Returns the same keys, whose Secret is never created by us.
-    pub(crate) fn made_by_others(self) -> Self {
+    pub fn made_by_others(self) -> Self {
         Self {
             makes: false,
             ..self
@@ -70,13 +70,13 @@ impl Keys {
     }
 
     /// Returns the keys, if they have been read.
-    pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
+    pub fn keyring(&self) -> Option<Arc<Keyring>> {
         let last = self.last.borrow();
         last.as_ref().map(|last| last.keyring.clone())
     }
 
     /// Waits until the keys have been read, and returns them.
-    pub(crate) async fn first_read(&self) -> Arc<Keyring> {
+    pub async fn first_read(&self) -> Arc<Keyring> {
         let mut last = self.last.subscribe();
         let last = last.wait_for(Option::is_some).await;
         let last = last.expect("the sender is ours");
@@ -85,7 +85,7 @@ impl Keys {
     }
 
     /// Returns the keys from a read that began at `since` or later.
-    pub(crate) async fn read_since(&self, since: Instant) -> Result<Arc<Keyring>, ReadError> {
+    pub async fn read_since(&self, since: Instant) -> Result<Arc<Keyring>, ReadError> {
         let _reading = self.reading.lock().await;
         let recent = {
             let last = self.last.borrow();

@@ -24,9 +24,9 @@ use serde::Deserialize;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use webhook_certs::first_expiry;
 
-use crate::config::error::ReadError;
-use crate::config::request;
-use crate::metrics::Reads;
+use crate::error::ReadError;
+use crate::reads::Reads;
+use crate::request;
 use crate::runtime::budget::{Budget, Share};
 use crate::runtime::calls::if_there;
 use crate::runtime::client::within;
@@ -52,7 +52,7 @@ const USUAL: usize = 256 << 10;
 const LARGE: usize = 2 << 20;
 
 /// Returns the config objects of a kind that can be tracked, by their metadata. Copies for pins cannot.
-pub(crate) fn listed(
+pub fn listed(
     client: &Client,
     namespace: Option<&Name>,
     kind: ConfigKind,
@@ -75,7 +75,7 @@ fn config_fields(kind: ConfigKind) -> Option<&'static str> {
 
 /// The apiserver, as a source of config objects. It remembers nothing.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub struct Source {
     client: Client,
     deadline: Duration,
     reads: Arc<Semaphore>,
@@ -88,7 +88,7 @@ pub(crate) struct Source {
 impl Source {
     /// Returns a source of what `scope` tracks. Its reads take `deadline` at most, draw memory from `budget`,
     /// and are counted.
-    pub(crate) fn new(
+    pub fn new(
         client: Client,
         deadline: Duration,
         budget: Budget,
@@ -109,11 +109,7 @@ impl Source {
     /// Reads the current state of `reference`: a GET without resourceVersion, which etcd itself answers.
     ///
     /// The body is digested, and so is each entry of `keys` individually. Then the body is dropped.
-    pub(crate) async fn read(
-        &self,
-        reference: &Reference,
-        keys: DataKeys,
-    ) -> Result<Presence, ReadError> {
+    pub async fn read(&self, reference: &Reference, keys: DataKeys) -> Result<Presence, ReadError> {
         let _read = self.turn().await;
         let presence = match self.receive(reference).await {
             Ok(received) => self.parse(received, keys).await.map(Presence::Present),
@@ -128,7 +124,7 @@ impl Source {
     }
 
     /// Returns the resourceVersion of a Secret, if it is there, and when the first of its certificates expires.
-    pub(crate) async fn certificate_expiry(
+    pub async fn certificate_expiry(
         &self,
         secret: &Reference,
     ) -> Result<Option<(Box<str>, Option<Timestamp>)>, CallError> {
@@ -137,14 +133,14 @@ impl Source {
         Ok(received.and_then(|(body, _share)| certificate_expiry(&body)))
     }
 
-    pub(super) async fn turn(&self) -> SemaphorePermit<'_> {
+    pub(crate) async fn turn(&self) -> SemaphorePermit<'_> {
         let turn = self.reads.acquire().await;
         turn.expect("the semaphore is never closed")
     }
 
     /// Returns an object as the apiserver sends it. Its bytes are taken from the budget as long as the share
     /// exists.
-    pub(super) async fn receive(
+    pub(crate) async fn receive(
         &self,
         reference: &Reference,
     ) -> Result<(Vec<u8>, Share), CallError> {
@@ -153,7 +149,7 @@ impl Source {
     }
 
     /// Sends a request whose answer says nothing new.
-    pub(super) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<(), CallError> {
+    pub(crate) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<(), CallError> {
         within(self.deadline, self.answer(request)).await?;
         Ok(())
     }
@@ -185,7 +181,7 @@ impl Source {
 
     /// Reads the current state of all objects that `workload` may track. One unreadable object is an error
     /// for all.
-    pub(crate) async fn objects(&self, workload: &Workload) -> Result<Objects, ReadError> {
+    pub async fn objects(&self, workload: &Workload) -> Result<Objects, ReadError> {
         let references = &workload.references;
         let mut there = Vec::new();
         for kind in references.pattern_kinds() {
@@ -207,8 +203,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// They cannot be read, or there are more than [`MAX_REVISIONS`].
-    pub(crate) async fn show_revisions(&self, unsettled: &mut Unsettled) -> Result<(), CallError> {
+    /// They cannot be read, or there are too many of them.
+    pub async fn show_revisions(&self, unsettled: &mut Unsettled) -> Result<(), CallError> {
         match unsettled.kept_in() {
             KeptIn::ReplicaSets => self.show_those::<PastReplicaSet>(unsettled).await,
             KeptIn::ControllerRevisions => self.show_those::<ControllerRevision>(unsettled).await,
@@ -240,7 +236,7 @@ impl Source {
 
     /// Reads the current state of the objects that the pods of `workload` need and that it does not track. One that we
     /// may not read, or cannot make sense of, is left out: it counts as there.
-    pub(crate) async fn untracked_needs(&self, workload: &Workload) -> Result<Objects, ReadError> {
+    pub async fn untracked_needs(&self, workload: &Workload) -> Result<Objects, ReadError> {
         let needs: Vec<_> = workload.untracked_needs().cloned().collect();
         stream::iter(needs)
             .map(|reference| async move {
@@ -260,7 +256,7 @@ impl Source {
 
     /// Lists the current objects of a kind in a namespace, among those that the watches show, with
     /// consistent lists of metadata.
-    pub(crate) async fn names(
+    pub async fn names(
         &self,
         kind: ConfigKind,
         namespace: &Name,

@@ -11,14 +11,15 @@ use crate::runtime::resources::{PAGE, Resources};
 
 /// The namespaces of a scope.
 #[derive(Clone)]
-pub(crate) struct Covered {
+pub struct Covered {
     client: Client,
     scope: Scope,
     budget: Budget,
 }
 
 impl Covered {
-    pub(crate) fn new(client: Client, scope: Scope, budget: Budget) -> Self {
+    /// Returns the namespaces of `scope`.
+    pub fn new(client: Client, scope: Scope, budget: Budget) -> Self {
         Self {
             client,
             scope,
@@ -27,7 +28,7 @@ impl Covered {
     }
 
     /// Returns true if we look after a namespace. Only if its labels decide, they are read.
-    pub(crate) async fn contain(&self, namespace: &Name) -> Result<bool, CallError> {
+    pub async fn contain(&self, namespace: &Name) -> Result<bool, CallError> {
         if !self.scope.covers(namespace) {
             return Ok(false);
         }
