@@ -8,10 +8,7 @@ mod metrics;
 
 mod report;
 
-mod bind;
-mod keep;
 mod restart;
-mod sync;
 mod webhook;
 
 mod release_test;

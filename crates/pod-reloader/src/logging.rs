@@ -159,6 +159,7 @@ mod tests {
         for own in [
             "pod_reloader::restart::watch",
             "pod_reloader_config::keys",
+            "pod_reloader_controllers::sync::copy",
             "pod_reloader_core::hash",
             "pod_reloader_runtime::leader",
             "webhook_certs",

@@ -4,6 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use pod_reloader_controllers::bind::controller::{BIND, Bindings};
+use pod_reloader_controllers::keep::controller::{KEEP, Keeping};
+use pod_reloader_controllers::sync::controller::{Own, SYNC, Syncs};
 use pod_reloader_core::limit;
 use pod_reloader_settings::{ControllerName, Reconcile};
 use tokio::runtime::Handle;
@@ -11,8 +14,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::Parts;
-use crate::bind::controller::{BIND, Bindings};
-use crate::keep::controller::{KEEP, Keeping};
 use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::controller::Restarts;
 use crate::restart::recent_writes::RecentWrites;
@@ -22,7 +23,6 @@ use crate::runtime::events::Events;
 use crate::runtime::kit::Kit;
 use crate::runtime::leader::lead;
 use crate::runtime::tasks::on;
-use crate::sync::controller::{Own, SYNC, Syncs};
 
 impl Parts {
     /// Runs the controllers on the runtime `reconciling`, while this replica leads.

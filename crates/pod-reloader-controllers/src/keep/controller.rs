@@ -15,18 +15,19 @@ use crate::runtime::controller::{Controller, beside_watches};
 use crate::runtime::kit::Kit;
 
 /// The name in the log and in metrics.
-pub(crate) const KEEP: &str = "keep";
+pub const KEEP: &str = "keep";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
-pub(crate) struct Keeping {
-    pub(crate) kit: Kit,
+pub struct Keeping {
+    /// The parts that every controller needs.
+    pub kit: Kit,
     /// The keys of the seals.
-    pub(crate) keys: Arc<Keys>,
+    pub keys: Arc<Keys>,
     /// The namespaces to work in.
-    pub(crate) scope: Scope,
+    pub scope: Scope,
     /// The longest time between two looks at who uses what was brought back.
-    pub(crate) period: Duration,
+    pub period: Duration,
 }
 
 impl Keeping {

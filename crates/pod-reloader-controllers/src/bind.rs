@@ -2,7 +2,7 @@
 
 mod binder;
 mod calls;
-pub(crate) mod controller;
+pub mod controller;
 mod look;
 mod metrics;
 mod state;

@@ -8,18 +8,18 @@ use prometheus_client::registry::Registry;
 use tracing::info;
 
 use super::metrics::SyncMetrics;
-pub(crate) use super::syncer::Own;
+pub use super::syncer::Own;
 use super::syncer::Syncer;
 use super::watch;
 use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
 /// The name in the log and in metrics.
-pub(crate) const SYNC: &str = "sync";
+pub const SYNC: &str = "sync";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
-pub(crate) struct Syncs {
+pub struct Syncs {
     kit: Kit,
     metrics: SyncMetrics,
     own: Own,
@@ -27,7 +27,7 @@ pub(crate) struct Syncs {
 
 impl Syncs {
     /// Returns a controller whose metrics are shown among `ours`.
-    pub(crate) fn new(kit: Kit, ours: &mut Registry, own: Own) -> Self {
+    pub fn new(kit: Kit, ours: &mut Registry, own: Own) -> Self {
         Self {
             kit,
             metrics: SyncMetrics::registered(ours),

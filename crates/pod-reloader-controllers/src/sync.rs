@@ -2,7 +2,7 @@
 
 mod by_namespace;
 mod calls;
-pub(crate) mod controller;
+pub mod controller;
 mod copy;
 mod metrics;
 mod state;

@@ -61,10 +61,11 @@ impl fmt::Display for Work {
 
 /// The parts that this installation shares with no other.
 #[derive(Clone)]
-pub(crate) struct Own {
-    pub(crate) namespace: Name,
+pub struct Own {
+    /// The namespace of the operator.
+    pub namespace: Name,
     /// The keys that seals are made with.
-    pub(crate) keys: Arc<Keys>,
+    pub keys: Arc<Keys>,
 }
 
 /// The parts with which copies are written, for one term of leadership.

@@ -16,11 +16,11 @@ use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
 /// The name in the log and in metrics.
-pub(crate) const BIND: &str = "bind";
+pub const BIND: &str = "bind";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
-pub(crate) struct Bindings {
+pub struct Bindings {
     kit: Kit,
     metrics: BindMetrics,
     scope: Scope,
@@ -30,7 +30,7 @@ pub(crate) struct Bindings {
 
 impl Bindings {
     /// Returns a controller that binds fields of `kinds`, and whose metrics are shown among `ours`.
-    pub(crate) fn new(kit: Kit, ours: &mut Registry, scope: Scope, kinds: &[BoundKind]) -> Self {
+    pub fn new(kit: Kit, ours: &mut Registry, scope: Scope, kinds: &[BoundKind]) -> Self {
         Self {
             kit,
             metrics: BindMetrics::registered(ours),

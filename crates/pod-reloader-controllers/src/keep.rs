@@ -1,5 +1,5 @@
 //! The controller of ConfigMaps that are kept: brings those back that are deleted in use, until nothing uses them.
 
-pub(crate) mod controller;
+pub mod controller;
 mod keeper;
 mod known;
