@@ -289,7 +289,7 @@ mod tests {
             namespace: Some(Name::parse(namespace).unwrap()),
         });
         let chosen = selected();
-        let (held, verdict) = hold(&cluster, &operators, &chosen, &targets).await;
+        let (held, verdict) = each(&cluster, &operators, &chosen, &targets, true).await;
         assert_eq!(
             held.text().without_styles(),
             "configmaps/app in namespace shop: Error from server (Forbidden): it is forbidden: User \"u\" cannot patch it\n\
@@ -314,7 +314,7 @@ mod tests {
             name: "gone".to_owned(),
             namespace: None,
         });
-        let (held, verdict) = release(&cluster, &operators, &selected(), &targets).await;
+        let (held, verdict) = each(&cluster, &operators, &selected(), &targets, false).await;
         let text = held.text().without_styles();
         assert_eq!(text, "deploy/gone: gone\ncm/gone: gone\n");
         assert_eq!(verdict, Verdict::Good);

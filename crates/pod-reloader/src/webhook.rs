@@ -95,7 +95,7 @@ impl Webhook {
         }: SwitchedOn,
     ) -> Router {
         let mut router = Router::new()
-            .route("/mutate", reviews(Webhook::answer))
+            .route("/mutate", reviews(Self::answer))
             .route("/pods", reviews(pods::answer));
         if let Some(in_use) = in_use {
             router = router.route("/in-use", reviews(|review| in_use.answer(review)));

@@ -1,26 +1,34 @@
 //! The log that a test looks at.
 
+use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::sync::Once;
 
-use parking_lot::Mutex;
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::filter::{LevelFilter, Targets, dynamic_filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, fmt};
 
 /// What the operator has logged on this thread since this was made, and as long as it exists.
+///
+/// All tests of a process have one subscriber: with one for each test, `tracing` sometimes misses the events of a place
+/// in the code that two threads reach for the first time.
 pub struct Log {
-    text: Text,
-    _guard: DefaultGuard,
+    /// It belongs to its thread.
+    _not_send: PhantomData<*const ()>,
 }
 
-#[derive(Clone, Default)]
-struct Text(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged on this thread, if its test looks at it.
+    static TEXT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
 
-impl io::Write for Text {
+/// Writes to the text of the thread.
+struct ToThread;
+
+impl io::Write for ToThread {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
+        TEXT.with_borrow_mut(|text| text.iter_mut().for_each(|it| it.extend_from_slice(bytes)));
         Ok(bytes.len())
     }
 
@@ -31,21 +39,38 @@ impl io::Write for Text {
 
 impl Log {
     /// Begins with an empty log.
+    ///
+    /// # Panics
+    ///
+    /// Something else logs in this process.
     pub fn begin() -> Self {
-        let text = Text::default();
-        let writer = text.clone();
-        // A target is a beginning of names: this one stands for all crates that are named after the operator.
-        let own = Targets::new().with_target("pod_reloader", LevelFilter::TRACE);
-        let layer = fmt::layer().with_writer(move || writer.clone());
-        let subscriber = tracing_subscriber::registry().with(layer.with_filter(own));
+        static SUBSCRIBER: Once = Once::new();
+        SUBSCRIBER.call_once(|| {
+            // A target is a beginning of names: this one stands for all crates that are named after the operator.
+            let own = Targets::new().with_target("pod_reloader", LevelFilter::TRACE);
+            let is_looked_at = dynamic_filter_fn(|_, _| TEXT.with_borrow(Option::is_some));
+            let layer = fmt::layer().with_writer(|| ToThread);
+            let layer = layer.with_filter(is_looked_at).with_filter(own);
+            let subscriber = tracing_subscriber::registry().with(layer);
+            let set = tracing::subscriber::set_global_default(subscriber);
+            set.expect("only this sets a subscriber for all");
+        });
+        TEXT.set(Some(Vec::new()));
         Self {
-            text,
-            _guard: tracing::subscriber::set_default(subscriber),
+            _not_send: PhantomData,
         }
     }
 
     /// Returns what was logged so far.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.text.0.lock()).into_owned()
+        TEXT.with_borrow(|text| {
+            String::from_utf8_lossy(text.as_deref().unwrap_or_default()).into_owned()
+        })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        TEXT.set(None);
     }
 }
