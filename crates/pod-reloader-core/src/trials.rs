@@ -75,3 +75,58 @@ impl Trials {
         self.0.is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::WorkloadKind;
+    use crate::name::Name;
+    use crate::object::WorkloadObject;
+    use crate::scope::Scope;
+    use crate::staging::Defaults;
+
+    /// Returns a Deployment whose one pod is available or not, and which gets its configuration back if it fails.
+    fn deployment(is_healthy: bool) -> Workload {
+        let object = json!({
+            "metadata": {
+                "name": "web", "namespace": "shop", "uid": "1", "generation": 1,
+                "annotations": {"pod-reloader.cs.sap.com/pin": "all", "pod-reloader.cs.sap.com/on-failure": "revert"},
+            },
+            "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+            "status": {
+                "observedGeneration": 1,
+                "replicas": 1, "updatedReplicas": 1, "availableReplicas": u64::from(is_healthy),
+            },
+        });
+        let object: WorkloadObject = serde_json::from_value(object).unwrap();
+        let scope = Scope::new([], Name::parse("operator").unwrap());
+        let scope = scope.and_stages(Defaults {
+            judges_all: true,
+            ..Defaults::default()
+        });
+        scope
+            .and_pins(true)
+            .read(WorkloadKind::DEPLOYMENT, object)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_trial_knows_whether_the_workload_was_healthy_before_and_ends_when_it_is() {
+        let now = Instant::now();
+        for was_healthy in [true, false] {
+            let mut trials = Trials::default();
+            trials.begin(&deployment(was_healthy), now);
+            let trial = Trial {
+                deadline: now + Duration::from_secs(600),
+                was_healthy,
+            };
+            assert_eq!(trials.open(&deployment(false)), Some(trial));
+            assert_eq!(trials.open(&deployment(true)), None);
+            assert_eq!(trials.open(&deployment(false)), None);
+        }
+    }
+}

@@ -104,3 +104,35 @@ impl Writes {
             && last.is_none_or(|last| now.duration_since(last.at) >= WINDOW)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 5;
+
+    #[test]
+    fn a_change_costs_an_attempt_unless_restarts_have_no_limit() {
+        let now = Instant::now();
+        for (limit, is_refused) in [(0, false), (LIMIT, true)] {
+            let mut writes = Writes::default();
+            for number in 0..7 {
+                writes.begin(now, limit).unwrap();
+                writes.restarted(&number.to_string(), now, true, limit, now);
+            }
+            assert_eq!(writes.begin(now, limit).is_err(), is_refused, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_workload_whose_config_flaps_is_remembered_for_as_long_as_its_pause() {
+        let (mut writes, mut now) = (Writes::default(), Instant::now());
+        for number in 0..40 {
+            let hash = number.to_string();
+            now = writes.braked(&hash, LIMIT, now).map_or(now, |(at, _)| at);
+            writes.restarted(&hash, now, true, LIMIT, now);
+        }
+        assert!(!writes.is_over(now + 2 * WINDOW));
+        assert!(writes.is_over(now + 10 * WINDOW));
+    }
+}

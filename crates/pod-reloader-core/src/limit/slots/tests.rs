@@ -8,6 +8,7 @@ use crate::name::Name;
 use crate::object::WorkloadObject;
 use crate::scope::Scope;
 use crate::staging::Defaults;
+use crate::workload::Stall;
 
 fn now() -> Instant {
     Instant::now()
@@ -167,4 +168,14 @@ fn a_slot_stays_free_for_a_workload_until_its_pass_ends() {
     assert!(slots.pass_ended(&api.id, now()).is_empty());
     slots.take(&web, now());
     assert!(slots.pass_ended(&web.id, now()).is_empty());
+}
+
+#[test]
+fn a_workload_that_is_paused_in_the_middle_of_its_rollout_gives_its_slot_back() {
+    let mut slots = slots((0, 1), &[("shop", "web")]);
+    assert_eq!(slots.pass("shop", "api"), Some(Full::Namespace(1)));
+    let mut paused = deployment("shop", "web", 0);
+    paused.stall = Some(Stall::Paused);
+    slots.saw(&paused, now());
+    assert_eq!(slots.pass("shop", "api"), None);
 }

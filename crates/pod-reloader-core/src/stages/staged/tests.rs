@@ -241,3 +241,36 @@ fn an_undo_ends_the_trial_with_what_else_had_changed() {
     assert_eq!(shop.waits(shop.change("app", 1), 6), Some(Why::Failed));
     assert_eq!(shop.waits(shop.change("other", 1), 8), None);
 }
+
+#[test]
+fn a_workload_that_nobody_has_looked_at_since_the_change_is_unseen() {
+    let mut shop = Shop::open();
+    shop.finds(Look::Right, 3);
+    assert_eq!(shop.waits(shop.change("app", 10), 11), Some(Why::IsUnseen));
+    shop.finds(Look::Right, 12);
+    assert_eq!(shop.waits(shop.change("app", 10), 14), None);
+}
+
+#[test]
+fn what_was_computed_for_a_change_that_nobody_saw_counts_for_no_other() {
+    let mut shop = Shop::open();
+    shop.becomes(false, 30, 0);
+    shop.finds(Look::Right, 3);
+    let unseen = Changed {
+        is_known: false,
+        ..shop.change("app", 1)
+    };
+    // It may have got the content before anybody looked, and its rollout is not over.
+    assert_eq!(shop.waits(unseen, 5), Some(Why::IsTried));
+    assert_eq!(shop.waits(shop.change("app", 1), 5), None);
+}
+
+#[test]
+fn what_was_computed_for_a_change_counts_for_no_later_one() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 1);
+    shop.finds(Look::Right, 1);
+    assert_eq!(shop.waits(shop.change("app", 1), 2), Some(Why::IsTried));
+    assert_eq!(shop.waits(shop.change("app", 2), 2), Some(Why::IsUnseen));
+}
