@@ -42,7 +42,7 @@ impl Log {
     ///
     /// # Panics
     ///
-    /// Something else logs in this process.
+    /// Something else logs in this process, or this thread has a log already: the end of one would end the other.
     pub fn begin() -> Self {
         static SUBSCRIBER: Once = Once::new();
         SUBSCRIBER.call_once(|| {
@@ -54,8 +54,12 @@ impl Log {
             let subscriber = tracing_subscriber::registry().with(layer);
             let set = tracing::subscriber::set_global_default(subscriber);
             set.expect("only this sets a subscriber for all");
+            // Another thread may have reached a place for the first time after `tracing` knew the subscriber, and before
+            // it was set for all: nobody would hear of that place.
+            tracing::callsite::rebuild_interest_cache();
         });
-        TEXT.set(Some(Vec::new()));
+        let before = TEXT.replace(Some(Vec::new()));
+        assert!(before.is_none(), "a thread has one log at a time");
         Self {
             _not_send: PhantomData,
         }
@@ -72,5 +76,38 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         TEXT.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use tracing::info;
+
+    use super::*;
+
+    #[test]
+    fn a_log_has_what_its_own_thread_logs_while_it_exists() {
+        let tells = |what: &str| info!("told: {what}");
+        tells("before");
+        let log = Log::begin();
+        tells("during");
+        let other = thread::spawn(move || {
+            let log = Log::begin();
+            tells("beside");
+            log.text()
+        });
+        let other = other.join().unwrap();
+        assert!(
+            other.contains("told: beside") && !other.contains("during"),
+            "{other}"
+        );
+        let text = log.text();
+        assert!(text.contains("told: during"), "{text}");
+        assert_eq!(text.matches("told").count(), 1, "{text}");
+        drop(log);
+        tells("after");
+        assert_eq!(Log::begin().text(), "");
     }
 }
