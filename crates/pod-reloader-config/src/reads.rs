@@ -95,3 +95,26 @@ fn labels(by: Reader, verb: &'static str, result: &'static str) -> Labels {
     };
     [("by", by), ("verb", verb), ("result", result)]
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn all_series_are_shown_before_the_first_read() {
+        let mut registry = Registry::default();
+        registry.register("reads", "Reads", AllReads::default().family());
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for by in ["admission", "reconcile"] {
+            for (verb, result) in READS {
+                let labels = format!(r#"by="{by}",verb="{verb}",result="{result}""#);
+                let series = format!("reads_total{{{labels}}} 0\n");
+                assert!(text.contains(&series), "{series} is not in\n{text}");
+            }
+        }
+    }
+}
