@@ -389,6 +389,7 @@ mod tests {
 
     use super::entries::parse_entry_name;
     use super::*;
+    use crate::annotations::CONFIG_HASH;
     use crate::fixtures::{holding, keyring, objects};
 
     #[test]
@@ -510,5 +511,15 @@ mod tests {
             value,
             "v1.ac854714.1de96b833f4b2c3317799cb13f5f338ab357892de58140148a0ae6e6e84d2c4c"
         );
+    }
+
+    #[test]
+    fn the_documented_number_of_bytes_is_the_most_that_a_hash_takes() {
+        let (key, mac) = ("0".repeat(8), "0".repeat(64));
+        let longest = format!("{PREFIX}{key}.{mac}.{}", "0".repeat(2 * ROTATION_LENGTH));
+        assert!(ConfigHash::parse(&longest).is_some());
+        let bytes = CONFIG_HASH.len() + longest.len();
+        let page = include_str!("../../../docs/troubleshooting.md");
+        assert!(page.contains(&format!("the hash needs up to {bytes} bytes")));
     }
 }

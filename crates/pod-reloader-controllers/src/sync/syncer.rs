@@ -202,3 +202,15 @@ impl Handler for Syncer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_number_of_copies_at_once_is_right() {
+        let page = include_str!("../../../../docs/architecture.md");
+        assert_eq!(AT_ONCE, 2);
+        assert!(page.contains("writes two copies at a time"));
+    }
+}
