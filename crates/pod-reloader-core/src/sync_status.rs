@@ -130,8 +130,8 @@ pub struct Report {
     pub not_after: Option<Timestamp>,
     /// The time of the answer.
     pub observed_at: Option<Timestamp>,
-    /// True if that replica runs the loop. Then the workload waits for nothing else than `waits_for`. Another replica knows
-    /// only what the workload and its objects show.
+    /// True if that replica runs the loop. Then the workload waits only for `waits_for`, apart from pauses that no Event
+    /// reports. Another replica knows only what the workload and its objects show.
     pub leads: bool,
     /// The reason why a restart that is due waits.
     pub waits_for: Option<Waiting>,
