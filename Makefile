@@ -191,11 +191,13 @@ test-all: ## Run everything at full size, in about three hours: all tests, fault
 	$(call where_it_can,test-clients)
 
 .PHONY: test-versions
-test-versions: ## Run the tests on each version of Kubernetes; KUBERNETES=1.30 on one, TEST=name picks by name
+test-versions: ## Run the tests on each version of Kubernetes, and the oldest Helm; KUBERNETES=1.30 on one, TEST=name picks by name
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,control plane,$(call build_control_plane,$(or $(KUBERNETES),$(versions))) >/dev/null)
 	$(call phase,build,$(build))
+	$(if $(TEST),,$(call phase,oldest Helm,scripts/go-program oldest-helm >/dev/null))
+	$(call phase,on the oldest Helm,RERUN='make test-versions' $(tests) --test=suite -- --ignored $(TEST))
 	$(foreach version,$(or $(KUBERNETES),$(versions)),$(call phase,on Kubernetes $(version),$(call on,$(version),$(TEST)))$(newline))
 
 # The file of values for all operators of a longer run.

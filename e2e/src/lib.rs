@@ -66,7 +66,7 @@ pub use machine::MachineProcess;
 pub use operator::Operator;
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
-pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace, prometheus};
+pub use programs::{PROGRAMS_VARIABLE, Programs, go_program, of_the_workspace, prometheus};
 pub use real_scene::RealScene;
 pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd};
 pub use stop_signals::{INTERRUPTED, StopSignals};

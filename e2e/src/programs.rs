@@ -132,11 +132,11 @@ fn said_by(script: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Returns a program that `scripts/go-program` builds where it is missing, such as a registry.
+/// Returns the path of a program that `scripts/go-program` builds where it is missing, such as a registry.
 ///
 /// # Errors
 /// When it cannot be built.
-pub(crate) fn go_program(name: &str) -> Result<PathBuf> {
+pub fn go_program(name: &str) -> Result<PathBuf> {
     let path = said_by("../scripts/go-program", &[name])?;
     Ok(PathBuf::from(path.trim()))
 }

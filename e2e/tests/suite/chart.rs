@@ -8,7 +8,7 @@ mod platform;
 pub(crate) mod profiles;
 mod renamed;
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{Programs, chart, dialects};
@@ -840,7 +840,12 @@ fn template_args() -> [&'static str; 4] {
 }
 
 pub(super) fn helm(args: &[&str]) -> Result<String> {
-    let output = Command::new(Programs::find()?.program("helm"))
+    run(&Programs::find()?.program("helm"), args)
+}
+
+/// Runs a program of Helm in the folder of the chart.
+fn run(helm: &Path, args: &[impl AsRef<OsStr>]) -> Result<String> {
+    let output = Command::new(helm)
         .args(args)
         // Garbage collection is a quarter of the processor time of a short run.
         .env("GOGC", "400")

@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{OLDEST_KUBERNETES, chart};
 
 #[test]
 fn every_test_that_the_table_of_faults_names_exists() -> Result<()> {
@@ -35,7 +36,11 @@ fn every_test_that_the_table_of_faults_names_exists() -> Result<()> {
 fn the_documented_versions_are_those_that_tests_build() -> Result<()> {
     let page = include_str!("../../../docs/versions.md");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane");
-    let mut modules = vec![root.join("go.mod"), root.join("helm3/go.mod")];
+    let mut modules = vec![
+        root.join("go.mod"),
+        root.join("helm3/go.mod"),
+        root.join("../oldest-helm/go.mod"),
+    ];
     for version in fs::read_dir(root.join("versions"))? {
         modules.push(version?.path().join("go.mod"));
     }
@@ -46,6 +51,30 @@ fn the_documented_versions_are_those_that_tests_build() -> Result<()> {
         for version in versions {
             ensure!(page.contains(version), "versions.md: {version}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_oldest_versions_of_the_documents_are_the_oldest_that_tests_run() -> Result<()> {
+    let module = include_str!("../../oldest-helm/go.mod");
+    let built = module.lines().find_map(version).context("it needs Helm")?;
+    let (helm, _) = built.rsplit_once('.').context("it has a patch version")?;
+    let metadata = fs::read_to_string(chart().join("Chart.yaml"))?;
+    let readme = include_str!("../../../README.md");
+    let install = include_str!("../../../docs/install.md");
+    let versions = include_str!("../../../docs/versions.md");
+    let kubernetes = OLDEST_KUBERNETES;
+    for (page, sentence) in [
+        (readme, format!("Kubernetes {kubernetes} or newer")),
+        (install, format!("Kubernetes {kubernetes} or newer")),
+        (versions, format!("Kubernetes {kubernetes} or newer")),
+        (&*metadata, format!(r#"kubeVersion: ">={kubernetes}.0-0""#)),
+        (install, format!("Helm {helm} or newer")),
+        (versions, format!("| Helm, to install the chart | {helm}. ")),
+    ] {
+        let begin = page.lines().next().unwrap_or_default();
+        ensure!(page.contains(&sentence), "{begin}: {sentence}");
     }
     Ok(())
 }
