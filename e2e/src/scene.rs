@@ -883,6 +883,12 @@ impl Scene {
         Ok(operator)
     }
 
+    /// Returns the values of the chart with which the operator was installed.
+    pub fn values(&self) -> Value {
+        let values = self.options.values(&self.namespace);
+        self.installation.values(&values)
+    }
+
     /// Returns a directory for files of the test.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::chart::profiles::installed;
 use crate::custom::managed::install_to_stay;
 use crate::order::rounds;
+use crate::watches;
 
 #[tokio::test]
 async fn a_slow_sync_is_one_rollout_whether_or_not_it_writes_the_workload() -> Result<()> {
@@ -18,7 +19,7 @@ async fn a_slow_sync_is_one_rollout_whether_or_not_it_writes_the_workload() -> R
         for tool in Tool::OF_THE_CLUSTER {
             each_release_is_one_rollout(scene, tool, &mut waits).await?;
         }
-        Ok(())
+        watches::are_as_documented(scene).await
     })
     .await
 }

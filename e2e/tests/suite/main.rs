@@ -69,3 +69,4 @@ mod takeover;
 mod tenant;
 mod test_runner;
 mod unknown;
+mod watches;
