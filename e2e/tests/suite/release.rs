@@ -410,13 +410,18 @@ fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
         project.path("CHANGELOG.md"),
         format!("## [{VERSION}]\n\n- It restarts pods.\n"),
     )?;
-    for denial in ["There is no release yet.", "No release is published yet."] {
-        fs::write(project.path("charts/pod-reloader/README.md"), denial)?;
+    for (file, denial) in [
+        ("README.md", "There is no release yet."),
+        ("README.md", "No release is published yet."),
+        ("templates/NOTES.txt", "No image is published yet."),
+    ] {
+        fs::write(project.path("charts/pod-reloader").join(file), denial)?;
         let refused = project
             .script("release", &["check", VERSION])
             .env("REQUIRE", "1")
             .output()?;
-        for part in ["no date in", "README.md says that nothing is released"] {
+        let says_so = format!("{file} says that nothing is released");
+        for part in ["no date in", &*says_so] {
             ensure!(
                 said(&refused).contains(part),
                 "{denial} {part}: {refused:?}"

@@ -1,8 +1,11 @@
 //! What Helm prints after an installation: what is on, the next step, and what to mind.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
 
-use super::{IMAGE, helm};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{IMAGE, helm, template};
 
 #[test]
 fn the_notes_warn_of_what_the_values_leave_open() -> Result<()> {
@@ -42,7 +45,6 @@ fn the_notes_name_what_is_on_and_the_next_step() -> Result<()> {
             &[
                 "Switched on: pin, sync, notifications.",
                 "the Deployment pod-reloader-writer",
-                "installed in the namespace tools",
                 test,
             ][..],
         ),
@@ -77,6 +79,69 @@ fn the_notes_name_the_test_only_where_it_can_pass() -> Result<()> {
     let elsewhere = notes("namespaceOverride=default,tests.namespace=shop")?;
     ensure!(elsewhere.contains("helm test"), "{elsewhere}");
     Ok(())
+}
+
+#[test]
+fn the_notes_begin_with_what_the_objects_are() -> Result<()> {
+    for values in [
+        "replicaCount=2",
+        "namespaceOverride=tools,image.tag=v2,autoReloadAll=true",
+        "ignoreNamespaces={a,b},global.imageRegistry=mirror.example.com",
+        "watch.namespaces={shop,billing},dialects={pod-reloader,wave}",
+    ] {
+        let notes = notes(values)?;
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&template(&["--set", values])?)?;
+        let object = |kind: &str| {
+            let found = objects.iter().find(|object| object["kind"] == kind);
+            found.with_context(|| format!("{values}: no {kind}"))
+        };
+        let deployment = object("Deployment")?;
+        let metadata = &deployment["metadata"];
+        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+        let installed = format!(
+            "pod-reloader {} is installed in the namespace {}, with the image {}.",
+            text(&metadata["labels"]["app.kubernetes.io/version"]),
+            text(&metadata["namespace"]),
+            text(&container["image"])
+        );
+        let first = notes.trim_start().lines().next();
+        ensure!(first == Some(&*installed), "{values}: {installed}: {notes}");
+
+        let manages = notes.lines().find_map(|line| line.split_once(", in "));
+        let (which, places) = manages.context("they say where it works")?;
+        let asked = which.strip_prefix("It manages the workloads ");
+        ensure!(asked == Some(&*asked_for(container)), "{values}: {which}");
+        let (operator, places) = match places.strip_prefix("all namespaces except ") {
+            Some(others) => ("NotIn", others),
+            None => ("In", places),
+        };
+        let places = places.trim_end_matches([':', '.']).replace(" and ", ", ");
+        let named: BTreeSet<_> = places.split(", ").collect();
+        let webhook = object("MutatingWebhookConfiguration")?;
+        let selector = &webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"];
+        let mut expressions = selector.as_array().into_iter().flatten();
+        let expression = expressions.find(|it| it["operator"] == operator);
+        let selected = expression.context("a selector")?["values"].as_array();
+        let selected: BTreeSet<_> = selected.into_iter().flatten().map(text).collect();
+        ensure!(named == selected, "{values}: {named:?}, {selected:?}");
+    }
+    Ok(())
+}
+
+/// Returns how the notes call the workloads that the operator with this container manages.
+fn asked_for(container: &Value) -> String {
+    let mut args = container["args"].as_array().into_iter().flatten().map(text);
+    if args.clone().any(|arg| arg == "--auto-reload-all") {
+        return "that use ConfigMaps or Secrets and do not opt out".to_owned();
+    }
+    match args.find_map(|arg| arg.strip_prefix("--dialects=")) {
+        Some(dialects) => format!("with annotations of {}", dialects.replace(',', ", ")),
+        None => "that ask for it by an annotation".to_owned(),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 fn notes(values: &str) -> Result<String> {
