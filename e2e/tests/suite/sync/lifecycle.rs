@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, Request};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, Version, chart, wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, Version, chart, merge,
+    wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -71,6 +72,7 @@ async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() 
         ensure!(read_sync(scene, name_of(&ours)?).await? == owner);
         ensure!(copies.get(SHARED).await? == copy);
 
+        definition_belongs_to_its_release(scene, &values).await?;
         // The next release of the same name takes them up.
         installation.upgrade(&values).await?;
         let directory = scene.directory().join("again");
@@ -82,6 +84,31 @@ async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() 
         Ok(())
     })
     .await
+}
+
+/// Asserts that Helm refuses the definition to a release with another name or namespace that does not ask for it.
+async fn definition_belongs_to_its_release(scene: &Scene, values: &Value) -> Result<()> {
+    let helm = &scene.installation.helm;
+    let own = &*scene.installation.namespace;
+    let mut others = scene.installation.values(values);
+    // The policy about authors stays, too. With this value, it has another name there.
+    merge(&mut others, &json!({"fullnameOverride": "other"}));
+    let (chart, others) = (chart().display().to_string(), others.to_string());
+    for (release, namespace) in [("other", own), (own, &*scene.namespace)] {
+        let install = ["install", release, &chart, "--namespace", namespace];
+        let install = [&install[..], &["--dry-run=server", "--values=-"]].concat();
+        let refused = helm.output(&install, &others).await?;
+        for words in [
+            "clusterconfigsyncs.pod-reloader.github.io",
+            "invalid ownership metadata",
+        ] {
+            let says_so = refused.code != Some(0) && refused.stderr.contains(words);
+            ensure!(says_so, "{release} in {namespace}: {words}: {refused:?}");
+        }
+        let taken = [&install[..], &["--take-ownership"]].concat();
+        helm.run_with_input(&taken, &others).await?;
+    }
+    Ok(())
 }
 
 /// Sets the template of a ClusterConfigSync, and returns what is stored of it.
