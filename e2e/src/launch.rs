@@ -184,13 +184,15 @@ impl Launch {
         self.programs.program("cert-manager-crds")
     }
 
-    /// Returns one of the command-line programs, as admin.
+    /// Returns one of the command-line programs, as admin. Ctrl-C during the start does not reach it: the start would
+    /// fail, and leave the directory with the logs behind.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         Tool::new(
             self.programs.program(name),
             self.kubeconfig(User::Admin),
             self.directory.clone(),
         )
+        .apart()
     }
 
     fn etcd(&self) -> Vec<String> {

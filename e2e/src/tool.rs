@@ -13,6 +13,8 @@ use crate::programs::of_the_workspace;
 pub struct Tool {
     program: PathBuf,
     env: Vec<(OsString, OsString)>,
+    /// True to run it in a process group of its own.
+    is_apart: bool,
 }
 
 /// The outcome of a run of a [`Tool`].
@@ -39,6 +41,17 @@ impl Tool {
                 // Garbage collection is a quarter of the processor time of a short run. Few of them take much memory.
                 ("GOGC".into(), "400".into()),
             ],
+            is_apart: false,
+        }
+    }
+
+    /// Returns the same program out of reach of Ctrl-C in a terminal. Otherwise, Ctrl-C ends the program, and the process
+    /// that waits for it takes that for a failure before it stops itself.
+    #[must_use]
+    pub(crate) fn apart(self) -> Self {
+        Self {
+            is_apart: true,
+            ..self
         }
     }
 
@@ -103,16 +116,19 @@ impl Tool {
     /// When it cannot be run.
     pub async fn output(&self, args: &[&str], stdin: &str) -> Result<Output> {
         let context = || format!("running {}", self.command_line(args));
-        let mut child = Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .args(args)
             .env_clear()
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(context)?;
+            .kill_on_drop(true);
+        if self.is_apart {
+            command.process_group(0);
+        }
+        let mut child = command.spawn().with_context(context)?;
         let mut input = child.stdin.take().expect("stdin is piped");
         let write = async {
             // A program that does not read its input closes it, which is no failure.

@@ -40,7 +40,8 @@ impl Images {
             plan.crane.clone(),
             plan.directory.join("no-kubeconfig"),
             plan.directory.clone(),
-        );
+        )
+        .apart();
         let operator_repository = format!("{REGISTRY}/pod-reloader");
         let tag = format!("{operator_repository}:{TAG}");
         let operator = match &plan.operator {
@@ -118,8 +119,13 @@ async fn make(
 
 /// Returns the paths below `/` of the libraries that a program loads, and of what loads them. A static program has none.
 async fn libraries(program: &Path) -> Result<Vec<String>> {
-    let listed = Command::new("ldd").arg(program).output().await;
-    let listed = listed.context("running ldd")?;
+    // Ctrl-C does not reach it, as with the other programs of a start.
+    let listed = Command::new("ldd")
+        .arg(program)
+        .process_group(0)
+        .output()
+        .await
+        .context("running ldd")?;
     // It fails for a static program.
     let listed = listed.status.success().then_some(listed.stdout);
     Ok(paths(&String::from_utf8(listed.unwrap_or_default())?))

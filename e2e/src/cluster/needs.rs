@@ -43,6 +43,8 @@ async fn missing_in_kernel(temporary: &Path) -> Result<Option<String>> {
         .args(["--", "sh", "-c", PROBE, "sh"])
         .arg(temporary)
         .stdin(Stdio::null())
+        // Ctrl-C would end a part of the probe, and look like something that is missing.
+        .process_group(0)
         .output()
         .await
         .context("running unshare")?;

@@ -89,7 +89,7 @@ async fn bind(from: &Path, to: &Path) -> Result<()> {
     .await
 }
 
-/// Runs a program of the system.
+/// Runs a program of the system. Ctrl-C does not reach it: the start would fail, and leave the directory behind.
 pub(super) async fn run(
     program: &str,
     args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -103,6 +103,7 @@ pub(super) async fn run(
             "PATH",
             env::join_paths(env::split_paths(&own).chain(system))?,
         )
+        .process_group(0)
         .output()
         .await
         .with_context(|| format!("running {program}"))?;
