@@ -237,20 +237,17 @@ $(call node_programs,control plane and node)
 $(if $(POD_RELOADER_IMAGE_LAYOUT)$(POD_RELOADER_IMAGE_PROGRAM),,$(MAKE) --no-print-directory image ARCHS=$(arch))
 endef
 
-# The chart from which the test of upgrades begins: the one before the newest change of what it renders, unless FROM
-# names a commit. A clone without history has none: then values alone are upgraded.
-earlier_chart := $(or $(CARGO_TARGET_DIR),target)/earlier-chart
+# The version from which the test of upgrades begins: the commit before the newest change of what the chart renders, unless
+# FROM names one. A clone without history has none, and TEST may name other tests: then values alone are upgraded.
 rendered := templates files values.yaml presets.yaml
-define extract_earlier_chart
-$(call phase,earlier chart,rm -rf $(earlier_chart) && mkdir -p $(earlier_chart) && \
-  from=$(or $(FROM),$$(git rev-list -1 HEAD -- $(rendered:%=charts/pod-reloader/%) 2>/dev/null)~1) && \
-  if git rev-parse --verify --quiet "$$from^{commit}" >/dev/null; then \
-    echo "the earlier chart is that of $$from" && \
-    git archive --output=$(earlier_chart)/chart.tar "$$from" charts/pod-reloader && \
-    tar -x -C $(earlier_chart) -f $(earlier_chart)/chart.tar; \
-  else echo "there is no commit $$from" && [ -z '$(FROM)' ]; fi)
+begins_at = $(or $(FROM),$$(git rev-list -1 HEAD -- $(rendered:%=charts/pod-reloader/%) 2>/dev/null)~1)
+define build_earlier
+from=$(begins_at); if [ -z '$(FROM)' ] && ! git rev-parse --verify --quiet "$$from^{commit}" >/dev/null; then \
+  echo "there is no commit $$from" >&2; \
+else scripts/earlier "$$from"; fi
 endef
-earlier = POD_RELOADER_EARLIER_CHART=$(abspath $(earlier_chart))/charts/pod-reloader
+upgrades := $(or $(FROM),$(if $(TEST),$(findstring upgrade,$(TEST)),all))
+earlier = $(if $(upgrades),POD_RELOADER_EARLIER="$$($(build_earlier))")
 
 .PHONY: cluster
 cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux, with a debug build of the operator; KEEP=1 leaves data and logs behind
@@ -262,11 +259,11 @@ cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux, with 
 
 # Not a part of make test, but for `smoke::`: it needs root, and programs and an image that nothing else needs.
 .PHONY: test-real
-test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name, FROM=commit has the chart to upgrade from
+test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name, FROM=commit is upgraded from
 	@scripts/need rust cc jq cluster
 	@scripts/test-runner --begin
 	$(real_node)
-	$(extract_earlier_chart)
+	$(if $(upgrades),$(call phase,earlier version,$(build_earlier)))
 	$(call phase,build,$(build))
 	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end

@@ -22,7 +22,9 @@ use std::{ffi::OsString, fs, path::PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-pub use self::isolation::{LAYOUT_VARIABLE, MISSING, PROGRAM_VARIABLE, check, isolate};
+pub use self::isolation::{
+    EARLIER_VARIABLE, LAYOUT_VARIABLE, MISSING, PROGRAM_VARIABLE, check, isolate,
+};
 pub use self::reaper::first;
 use crate::{
     command,
@@ -44,6 +46,8 @@ struct Plan {
     crane: PathBuf,
     /// What the operator's image is made of.
     operator: OperatorImage,
+    /// Version from which a test upgrades, if there is one.
+    earlier: Option<Earlier>,
     /// True to leave the directory behind.
     keep: bool,
 }
@@ -55,6 +59,15 @@ enum OperatorImage {
     Layout(PathBuf),
     /// A program, of which the image is made.
     Program(PathBuf),
+}
+
+/// A chart of an earlier commit, and what the image of its operator is made of.
+#[derive(Debug, Serialize, Deserialize)]
+struct Earlier {
+    /// Folder of the chart.
+    chart: PathBuf,
+    /// What the operator's image is made of.
+    operator: OperatorImage,
 }
 
 /// Runs a command on a cluster, or the cluster until Ctrl-C. The process is inside of the namespaces already, as
@@ -121,8 +134,8 @@ impl Cluster {
             cgroup: plan.cgroup.clone(),
             pause_image: images.pause.clone(),
             answers_image: images.answers.clone(),
-            operator_repository: images.operator_repository.clone(),
-            operator_tag: images.operator_tag.clone(),
+            operator: images.operator.clone(),
+            earlier: images.earlier.clone(),
         };
         let options = ControlPlaneOptions {
             nodes: Nodes::Real(node),

@@ -110,10 +110,10 @@ pub struct RealNode {
     pub pause_image: String,
     /// Image of pods for tests, which answer with what they have read.
     pub answers_image: String,
-    /// Repository of the operator's image.
-    pub operator_repository: String,
-    /// Tag of the operator's image, with its digest: `TAG@sha256:...`.
-    pub operator_tag: String,
+    /// Image of the operator.
+    pub operator: PushedImage,
+    /// Version from which a test upgrades, if there is one.
+    pub earlier: Option<EarlierVersion>,
 }
 
 impl RealNode {
@@ -121,11 +121,36 @@ impl RealNode {
     pub const NAME: &str = "real";
     /// Address of the node, which its pods reach.
     pub const ADDRESS: &str = "192.168.77.1";
+}
 
-    /// Returns the values of the chart that name the operator's image.
-    pub fn image_values(&self) -> Value {
-        json!({"image": {"repository": self.operator_repository, "tag": self.operator_tag}})
+/// An image of the operator in the registry of a real node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PushedImage {
+    /// Its repository.
+    pub repository: String,
+    /// Its tag, with its digest: `TAG@sha256:...`.
+    pub tag: String,
+}
+
+impl PushedImage {
+    /// Returns the values of the chart that name it.
+    pub fn values(&self) -> Value {
+        json!({"image": {"repository": self.repository, "tag": self.tag}})
     }
+
+    /// Returns its name in pods.
+    pub fn reference(&self) -> String {
+        format!("{}:{}", self.repository, self.tag)
+    }
+}
+
+/// The chart of an earlier commit, and the operator of that commit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EarlierVersion {
+    /// Folder of the chart.
+    pub chart: PathBuf,
+    /// Image of the operator.
+    pub operator: PushedImage,
 }
 
 /// Addresses of Services.

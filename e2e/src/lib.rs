@@ -54,7 +54,9 @@ pub mod workload;
 pub use audit::{AuditEvent, AuditLog, Mark};
 pub use balancer::Balancer;
 pub use capability::{has_mutating_policies, lacks_mutating_policies};
-pub use components::{Component, ControlPlaneOptions, Nodes, OLDEST_KUBERNETES, RealNode};
+pub use components::{
+    Component, ControlPlaneOptions, EarlierVersion, Nodes, OLDEST_KUBERNETES, PushedImage, RealNode,
+};
 pub use control_plane::{AnotherApiserver, ControlPlane};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};

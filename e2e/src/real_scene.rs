@@ -5,7 +5,7 @@ use std::{
     env, fs,
     io::Write,
     panic::{AssertUnwindSafe, resume_unwind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Once,
     time::Duration,
 };
@@ -50,6 +50,15 @@ pub struct RealScene {
     pub namespace: String,
 }
 
+/// A version of chart and operator.
+#[derive(Clone, Copy, Debug)]
+enum Release {
+    /// The earlier version of the node.
+    Earlier,
+    /// That of these sources.
+    Current,
+}
+
 impl RealScene {
     /// Runs one test with a release of the chart with `values`, shows what happened if it failed, and cleans up. Without
     /// a real node, it does nothing and says so, or fails if [`NEEDED_VARIABLE`] is set.
@@ -61,16 +70,25 @@ impl RealScene {
         values: Value,
         test: impl AsyncFnOnce(&Self) -> Result<()>,
     ) -> Result<()> {
-        Self::play_chart(name, &chart(), values, test).await
+        Self::play_release(name, Release::Current, values, test).await
     }
 
-    /// Runs a test like [`RealScene::play`], with a release of the chart in a folder.
+    /// Runs a test like [`RealScene::play`], with a release of the earlier version that the node has. If it has none, that
+    /// is a release of these sources, too.
     ///
     /// # Errors
     /// Same as [`RealScene::play`].
-    pub async fn play_chart(
+    pub async fn play_earlier(
         name: &str,
-        chart: &Path,
+        values: Value,
+        test: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        Self::play_release(name, Release::Earlier, values, test).await
+    }
+
+    async fn play_release(
+        name: &str,
+        release: Release,
         values: Value,
         test: impl AsyncFnOnce(&Self) -> Result<()>,
     ) -> Result<()> {
@@ -88,7 +106,7 @@ impl RealScene {
         };
         let played = async {
             scene.is_alone().await?;
-            scene.install(chart, &values).await?;
+            scene.install(release, &values).await?;
             test(&scene).await
         };
         let outcome = AssertUnwindSafe(played).catch_unwind().await;
@@ -111,18 +129,22 @@ impl RealScene {
         .await
     }
 
-    /// Upgrades the release to the chart of these sources, as [`RealScene::play`] installs it.
+    /// Upgrades the release to chart and operator of these sources, as [`RealScene::play`] installs them.
     ///
     /// # Errors
     /// When helm or the apiserver refuses, or the pods do not become ready.
     pub async fn upgrade(&self, values: &Value) -> Result<()> {
-        self.install(&chart(), values).await
+        self.install(Release::Current, values).await
     }
 
     /// Installs or upgrades the release, with `values` and the image alone, and waits until its pods are ready and the
     /// apiserver calls the webhook.
-    async fn install(&self, chart: &Path, values: &Value) -> Result<()> {
-        let mut all = self.node.image_values();
+    async fn install(&self, release: Release, values: &Value) -> Result<()> {
+        let (chart, operator) = match (release, &self.node.earlier) {
+            (Release::Earlier, Some(earlier)) => (earlier.chart.clone(), &earlier.operator),
+            (Release::Earlier, None) | (Release::Current, _) => (chart(), &self.node.operator),
+        };
+        let mut all = operator.values();
         merge(&mut all, values);
         let chart = chart.display().to_string();
         let args = [
@@ -496,13 +518,6 @@ impl RealScene {
     }
 }
 
-/// Returns the folder of the chart of an earlier commit, or that of these sources if there is no other one.
-pub fn earlier_chart() -> PathBuf {
-    let earlier = env::var_os(EARLIER_CHART_VARIABLE).map(PathBuf::from);
-    let earlier = earlier.filter(|chart| chart.join("Chart.yaml").is_file());
-    earlier.unwrap_or_else(chart)
-}
-
 /// Returns the address of a pod, once it has one.
 pub fn address(pod: &Pod) -> Option<String> {
     pod.status.as_ref()?.pod_ip.clone()
@@ -543,9 +558,6 @@ fn of_app(name: &str) -> ListParams {
 
 /// Variable that makes tests fail where there is no real node.
 pub const NEEDED_VARIABLE: &str = "POD_RELOADER_NEEDS_REAL_NODE";
-
-/// Variable that names the folder of a chart from which a test upgrades.
-pub const EARLIER_CHART_VARIABLE: &str = "POD_RELOADER_EARLIER_CHART";
 
 /// Name and namespace of the release.
 pub const RELEASE: &str = "pod-reloader";

@@ -5,8 +5,9 @@ use std::{env::consts::ARCH, fs, path::Path, time::Duration};
 use anyhow::{Context, Result};
 use tokio::{net::TcpStream, process::Command};
 
-use super::{OperatorImage, Plan, room::run};
+use super::{Earlier, OperatorImage, Plan, room::run};
 use crate::{
+    components::{EarlierVersion, PushedImage},
     launch::REGISTRY,
     process::{Process, Program},
     programs::Programs,
@@ -22,9 +23,9 @@ pub(super) struct Images {
     /// Image of pods that answer with what they have read.
     pub(super) answers: String,
     /// Image of the operator.
-    pub(super) operator_repository: String,
-    /// Tag of that image, with its digest.
-    pub(super) operator_tag: String,
+    pub(super) operator: PushedImage,
+    /// Version from which a test upgrades, if there is one.
+    pub(super) earlier: Option<EarlierVersion>,
 }
 
 impl Images {
@@ -42,17 +43,14 @@ impl Images {
             plan.directory.clone(),
         )
         .apart();
-        let operator_repository = format!("{REGISTRY}/pod-reloader");
-        let tag = format!("{operator_repository}:{TAG}");
-        let operator = match &plan.operator {
-            OperatorImage::Layout(layout) => push(&crane, layout, &tag).await?,
-            OperatorImage::Program(program) => {
-                let folder = plan.directory.join("image-operator");
-                make(&crane, &folder, program, "pod-reloader", &tag).await?
-            }
+        let operator = push_operator(&crane, plan, &plan.operator, TAG).await?;
+        let earlier = match &plan.earlier {
+            Some(Earlier { chart, operator }) => Some(EarlierVersion {
+                chart: chart.clone(),
+                operator: push_operator(&crane, plan, operator, "earlier").await?,
+            }),
+            None => None,
         };
-        let digest = operator.trim().rsplit('@').next();
-        let digest = digest.context("crane printed no digest")?;
         let program = Programs::find_with_real_node()?.program("answers");
         let images = ["pause", "answers"].map(|name| format!("{REGISTRY}/{name}:{TAG}"));
         for (name, tag) in ["pause", "answers"].iter().zip(&images) {
@@ -64,14 +62,38 @@ impl Images {
             registry,
             pause,
             answers,
-            operator_repository,
-            operator_tag: format!("{TAG}@{digest}"),
+            operator,
+            earlier,
         })
     }
 
     pub(super) async fn stop(self) {
         self.registry.stop(Duration::from_secs(5)).await;
     }
+}
+
+/// Pushes an image of the operator with a tag.
+async fn push_operator(
+    crane: &Tool,
+    plan: &Plan,
+    image: &OperatorImage,
+    tag: &str,
+) -> Result<PushedImage> {
+    let repository = format!("{REGISTRY}/pod-reloader");
+    let name = format!("{repository}:{tag}");
+    let pushed = match image {
+        OperatorImage::Layout(layout) => push(crane, layout, &name).await?,
+        OperatorImage::Program(program) => {
+            let folder = plan.directory.join(format!("image-operator-{tag}"));
+            make(crane, &folder, program, "pod-reloader", &name).await?
+        }
+    };
+    let digest = pushed.trim().rsplit_once('@');
+    let (_, digest) = digest.context("crane printed no digest")?;
+    Ok(PushedImage {
+        repository,
+        tag: format!("{tag}@{digest}"),
+    })
 }
 
 /// Pushes a layout, and returns what it is called with its digest.

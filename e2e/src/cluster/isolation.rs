@@ -12,11 +12,12 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
-use super::{OperatorImage, Plan, cgroup, leftovers, needs};
+use super::{Earlier, OperatorImage, Plan, cgroup, leftovers, needs};
 use crate::{
     command::{exit_code, forward, pid_of, status_of},
     programs::{PROGRAMS_VARIABLE, Programs, go_program},
     stop_signals::StopSignals,
+    version::Version,
     wait::{Attempt, PATIENCE, wait_for},
 };
 
@@ -25,6 +26,10 @@ pub const LAYOUT_VARIABLE: &str = "POD_RELOADER_IMAGE_LAYOUT";
 
 /// Variable that names a program of the operator. Its image is then made of that, whatever layout there is.
 pub const PROGRAM_VARIABLE: &str = "POD_RELOADER_IMAGE_PROGRAM";
+
+/// Variable that names a folder which `scripts/earlier` has made. Its operator and chart are those that a test upgrades
+/// from. Without it, or if it is empty, there are none.
+pub const EARLIER_VARIABLE: &str = "POD_RELOADER_EARLIER";
 
 /// Exit code if this machine lacks something.
 pub const MISSING: u8 = 2;
@@ -146,6 +151,7 @@ async fn within(
         registry: go_program("registry")?,
         crane: go_program("crane")?,
         operator: operator()?,
+        earlier: earlier()?,
         keep,
     };
     leftovers::remove(name).await?;
@@ -237,6 +243,19 @@ fn operator() -> Result<OperatorImage> {
         program.display()
     );
     Ok(OperatorImage::Program(program))
+}
+
+fn earlier() -> Result<Option<Earlier>> {
+    let folder = env::var_os(EARLIER_VARIABLE).filter(|folder| !folder.is_empty());
+    let Some(folder) = folder.map(PathBuf::from) else {
+        return Ok(None);
+    };
+    let version = Version::earlier(&folder)
+        .with_context(|| format!("{EARLIER_VARIABLE} names {}", folder.display()))?;
+    Ok(Some(Earlier {
+        operator: OperatorImage::Program(version.operator()?),
+        chart: version.chart,
+    }))
 }
 
 fn layout() -> Result<PathBuf> {

@@ -1,11 +1,13 @@
-//! Upgrades of the release: from the chart of an earlier commit, with the features off, to the chart of these sources, with
-//! the features on. Both charts run the same image, because the operator of an earlier commit takes minutes to build.
-//! `make test-upgrade` upgrades from an earlier operator, without pods that run.
+//! Upgrades of the release: from operator and chart of an earlier commit, with the features off, to those of these sources,
+//! with the features on. `make test-upgrade` does that with many workloads and each feature, without pods that run.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    RealScene,
-    real_scene::{earlier_chart, restarts},
+    Attempt, PATIENCE, PushedImage, RealScene,
+    real_scene::restarts,
+    wait_for,
     workload::{Kind, Workload},
 };
 use serde_json::{Value, json};
@@ -14,28 +16,52 @@ use crate::contents::{at_rest, reads_variable};
 
 #[tokio::test]
 async fn no_upgrade_restarts_a_pod_and_the_next_change_is_one_rollout() -> Result<()> {
-    RealScene::play_chart("upgrade", &earlier_chart(), Value::Null, async |scene| {
+    RealScene::play_earlier("upgrade", Value::Null, async |scene| {
+        let current = &scene.node.operator;
+        let earlier = scene.node.earlier.as_ref();
+        all_run(scene, earlier.map_or(current, |earlier| &earlier.operator)).await?;
         scene.set("app", "1").await?;
         scene.create(&reads_variable(scene, "web", "app")).await?;
         scene.create(&database(scene)).await?;
+        // The hash that the upgrade meets was written by a restart.
+        changes(scene, "2").await?;
 
         restarts_nothing(scene, "features-on", &features()).await?;
-        changes(scene, "2").await?;
+        changes(scene, "3").await?;
         restarts_nothing(scene, "features-off", &json!({})).await?;
-        changes(scene, "3").await
+        changes(scene, "4").await
     })
     .await
 }
 
-/// Upgrades to the chart of these sources, and checks that all pods are the same once the operator has done what it had to
-/// do. `name` names a Deployment that is made to see that.
+/// Upgrades to chart and operator of these sources, and checks that all pods are the same once the operator has done what
+/// it had to do. `name` names a Deployment that is made to see that.
 async fn restarts_nothing(scene: &RealScene, name: &str, values: &Value) -> Result<()> {
     let before = pods(scene).await?;
     scene.upgrade(values).await?;
+    all_run(scene, &scene.node.operator).await?;
     at_rest(scene, name).await?;
     let after = pods(scene).await?;
     ensure!(before == after, "{before:?} before, {after:?} after");
     Ok(())
+}
+
+/// Waits until all pods of the operator have this image.
+async fn all_run(scene: &RealScene, image: &PushedImage) -> Result<()> {
+    let expected = BTreeSet::from([image.reference()]);
+    let what = format!("operators of {expected:?} alone");
+    wait_for(&what, PATIENCE, async || {
+        let pods = scene.operators().await?.into_iter();
+        let containers = pods
+            .filter_map(|pod| pod.spec)
+            .flat_map(|spec| spec.containers);
+        let images: BTreeSet<_> = containers.filter_map(|it| it.image).collect();
+        Ok(match images == expected {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{images:?}")),
+        })
+    })
+    .await
 }
 
 /// Changes the ConfigMap, and checks that all pods are replaced once.
