@@ -264,8 +264,9 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	@scripts/test-runner --begin
 	$(real_node)
 	$(if $(upgrades),$(call phase,earlier version,$(build_earlier)))
-	$(call phase,build,$(build))
+	$(call phase,build,$(build) --test=isolation)
 	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=real --no-fail-fast $(addprefix -- ,$(TEST)))
+	$(call phase,isolation of clusters,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(tests) --test=isolation --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
 # The programs of others that the tests run, as scripts/go-program names them.
