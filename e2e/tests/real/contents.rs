@@ -76,6 +76,33 @@ async fn a_file_of_a_volume_changes_under_the_pod_where_only_needed_changes_rest
     .await
 }
 
+#[tokio::test]
+async fn a_config_map_that_is_deleted_with_its_last_use_is_one_rollout() -> Result<()> {
+    RealScene::play("last-use", Value::Null, async |scene| {
+        let reads = |names: &[&str]| {
+            let source =
+                |name: &&str| json!({"prefix": format!("{name}_"), "configMapRef": {"name": name}});
+            let sources: Vec<_> = names.iter().map(source).collect();
+            scene.answering("web", 2, &json!({"envFrom": sources}), &json!({}))
+        };
+        scene.set("app", "1").await?;
+        scene.set("old", "1").await?;
+        scene.create(&reads(&["app", "old"])).await?;
+        let before = scene.revisions("web").await?;
+
+        // In the order of a tool that prunes.
+        scene.apply(&[reads(&["app"]).manifest()]).await?;
+        scene.kubectl(&["delete", "configmap", "old"]).await?;
+        scene.rolls_once("web", &before).await?;
+        at_rest(scene, "other").await?;
+        let rollouts = scene.new_revisions("web", &before).await?;
+        ensure!(rollouts == 1, "{rollouts} rollouts for one release");
+        scene.rolled_out("web").await?;
+        scene.all_answer("web", "/env/app_key", "1").await
+    })
+    .await
+}
+
 /// Returns a Deployment of two pods with the content of a ConfigMap in their variable `ALL_key`.
 pub(crate) fn reads_variable(scene: &RealScene, name: &str, config_map: &str) -> Workload {
     let source = json!([{"prefix": "ALL_", "configMapRef": {"name": config_map}}]);
