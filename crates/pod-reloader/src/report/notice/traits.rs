@@ -101,7 +101,7 @@ impl Notice {
                 .headed("Not restarted, waits for approval", "")
                 .counted(Count::Gated),
             Self::Gated(Closed::NoWindow) => QUIET
-                .headed("Not restarted, its restart window is no window", "")
+                .headed("Not restarted, its restart window is not valid", "")
                 .counted(Count::Gated),
             Self::Gated(
                 Closed::Held | Closed::HeldByNamespace | Closed::HeldBy(_) | Closed::Until(_),
