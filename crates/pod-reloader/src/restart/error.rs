@@ -41,7 +41,7 @@ pub(crate) enum RestartError {
         source: CallError,
     },
     #[error("setting the config hash of {0}: it was accepted and reverted")]
-    Undone(WorkloadId),
+    Reverted(WorkloadId),
 }
 
 impl RestartError {
@@ -49,7 +49,7 @@ impl RestartError {
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Patch { source, .. } => source.is_refusal(),
-            Self::Undone(_) => true,
+            Self::Reverted(_) => true,
             Self::Read(_)
             | Self::ReadWorkload { .. }
             | Self::Revisions { .. }

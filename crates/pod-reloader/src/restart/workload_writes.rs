@@ -88,7 +88,7 @@ impl WorkloadWrites {
                         self.intake.take_in_answer(now, version);
                         Ok(Action::AwaitChange)
                     }
-                    _ => Err(RestartError::Undone(id.clone())),
+                    _ => Err(RestartError::Reverted(id.clone())),
                 }
             }
             Err(error) if error.is_not_found() => {

@@ -21,7 +21,7 @@ use crate::runtime::error::CallError;
 use crate::runtime::pause;
 use crate::runtime::worker::Worker;
 
-const UNDONE: &str = "another webhook or policy reverts it";
+const REVERTED: &str = "another webhook or policy reverts it";
 
 /// Handles failed passes.
 pub(super) struct Failures {
@@ -65,7 +65,7 @@ impl Failures {
                     .is_refusal()
                     .then(|| Notice::Refused(source.to_string())),
             ),
-            RestartError::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
+            RestartError::Reverted(_) => (None, Some(Notice::Refused(REVERTED.to_owned()))),
             RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
             | RestartError::ReadWorkload { source, .. }
             | RestartError::Revisions { source, .. }
