@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use pod_reloader_core::annotations::CONFIG_HASH;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::sync_status::SyncStatus;
-use pod_reloader_core::workload::{Restart, Stall, Workload};
+use pod_reloader_core::workload::Workload;
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 use serde_json::Value;
@@ -346,15 +346,6 @@ impl Answer for Explanation {
         text.section("Not seen", &self.unseen);
         text.section("Warnings of the last hour", &Vec::from_iter(problems));
         text
-    }
-}
-
-/// Explains, in words, what holds back the restart of pods although their workload has a new hash.
-pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
-    match (seen.workload.stall?, &seen.workload.restart) {
-        (Stall::Paused, _) => Some("paused: when it is resumed"),
-        (Stall::OnDelete, Restart::Template) => Some("OnDelete: each pod when it is deleted"),
-        (Stall::OnDelete, Restart::At { .. }) => None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tells if the rollout of a workload is done, as `kubectl rollout status` does.
 
 use pod_reloader_core::words;
-use pod_reloader_core::workload::{Restart, Workload};
+use pod_reloader_core::workload::{Restart, Stall, Workload};
 use serde_json::Value;
 
-use crate::workloads::{BuiltIn, built_in};
+use crate::workloads::{BuiltIn, Seen, built_in};
 
 /// What one pod does, and what others do.
 const ARE: [&str; 2] = ["is", "are"];
@@ -120,6 +120,15 @@ impl Rollout {
                 text
             }
         }
+    }
+}
+
+/// Explains, in words, what will hold back the rollout of a workload once it has a new hash.
+pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
+    match (seen.workload.stall?, &seen.workload.restart) {
+        (Stall::Paused, _) => Some("paused: when it is resumed"),
+        (Stall::OnDelete, Restart::Template) => Some("OnDelete: each pod when it is deleted"),
+        (Stall::OnDelete, Restart::At { .. }) => None,
     }
 }
 

@@ -6,9 +6,9 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_settings::Reconcile;
 
 use super::Row;
-use crate::explain::stall;
 use crate::gates;
 use crate::objects::Tags;
+use crate::rollout::stall;
 use crate::steps::Restarted;
 use crate::workloads::{Seen, consumption};
 

@@ -15,9 +15,9 @@ use serde_json::json;
 use super::edits::Edits;
 use super::row::{Because, Restarts, Row};
 use crate::cluster::Cluster;
-use crate::explain::stall;
 use crate::gates;
 use crate::objects::{self, Found};
+use crate::rollout::stall;
 use crate::steps::Restarted;
 use crate::workloads::{Reply, Seen};
 
