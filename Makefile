@@ -95,7 +95,10 @@ tests := cargo test --workspace $(runner)
 # The tests that need no cluster: all but those in e2e/tests.
 tests_in_files := $(wildcard crates/*/tests/*.rs webhook-certs/tests/*.rs)
 tests_in_folders := $(wildcard crates/*/tests/*/main.rs webhook-certs/tests/*/main.rs)
-unit_tests := $(tests) --lib --bins $(addprefix --test=,$(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders))))
+in_files_and_folders := $(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders)))
+unit_tests := $(tests) --lib --bins $(addprefix --test=,$(in_files_and_folders))
+# Each of these uses one core, for a minute or more. Together they take as long as all others.
+long := instructions weight
 # The programs, and the tests that need a cluster.
 build := cargo build --workspace --bins --test=suite --test=real
 
@@ -158,7 +161,7 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,unit and router tests,$(browser) $(unit_tests) $(TEST) && $(tests) --doc $(TEST))
+	$(call phase,unit and router tests,$(unit_tests) --no-run && $(MAKE) --no-print-directory --jobs=2 short-unit-tests long-unit-tests)
 	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
 	$(call phase,build,$(build))
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
@@ -166,6 +169,13 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	$(if $(TEST)$(filter none,$(REAL)),,$(call where_it_can,smoke))
 	@scripts/test-runner --end
+
+.PHONY: short-unit-tests long-unit-tests
+short-unit-tests:
+	@$(browser) $(tests) --lib --bins $(addprefix --test=,$(filter-out $(long),$(in_files_and_folders))) $(TEST) && $(tests) --doc $(TEST)
+# It prints when it is done: the others print meanwhile.
+long-unit-tests:
+	@$(tests) $(addprefix --test=,$(long)) $(TEST) >$(TEST_RECORDS)/long 2>&1; status=$$?; cat $(TEST_RECORDS)/long; exit $$status
 
 # $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
 changed = changed=$(if $(filter 1,$(CHANGED)),$$(scripts/changed $(1)))
