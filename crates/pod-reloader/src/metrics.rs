@@ -1,6 +1,7 @@
 //! The metrics, and their labels.
 
 mod by_namespace;
+mod held_up;
 mod labels;
 mod outcomes;
 mod process;
@@ -27,6 +28,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use self::by_namespace::ByNamespace;
+pub(crate) use self::held_up::HeldUp;
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
 use crate::config::reads::{AllReads, Reader, Reads};
@@ -61,22 +63,8 @@ pub(crate) struct Metrics {
     config_reads: AllReads,
     /// Workloads that are managed.
     pub(crate) workloads: Gauge,
-    /// Workloads whose restart waits for an object.
-    pub(crate) missing_config: Gauge,
-    /// Workloads whose restart waits for their users.
-    pub(crate) gated: Gauge,
-    /// Workloads whose restart waits for other objects to change, too.
-    pub(crate) together: Gauge,
-    /// Workloads that have failed with new config, and those that wait for them.
-    pub(crate) halted: Gauge,
-    /// Workloads whose restart waits because they were restarted too often.
-    pub(crate) braked: Gauge,
-    /// Workloads whose config hash somebody reverts.
-    pub(crate) reverted: Gauge,
-    /// Workloads that we are not allowed to patch.
-    pub(crate) refused: Gauge,
-    /// Workloads with an object that we are not allowed to read.
-    pub(crate) unreadable: Gauge,
+    /// Workloads that are held up.
+    pub(crate) held_up: HeldUp,
     /// Workloads that are not managed because their namespace takes too much memory.
     pub(crate) left_out: Gauge,
     /// Workloads with items in their lists that are not references.
@@ -120,14 +108,16 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
+        let registry = Arc::new(Mutex::new(Registry::default()));
         let mut term = Vec::new();
         let mut of_a_term = || {
             let gauge = Gauge::default();
             term.push(gauge.clone());
             gauge
         };
+        let held_up = HeldUp::registered(registry::ours(&mut registry.lock()), &mut of_a_term);
         let mut metrics = Self {
-            registry: Arc::default(),
+            registry,
             admissions: Family::default(),
             admission_duration: Histogram::new(ADMISSION_SECONDS),
             restarts: Family::default(),
@@ -144,14 +134,7 @@ impl Metrics {
             notifications: Counted::default(),
             config_reads: AllReads::default(),
             workloads: of_a_term(),
-            missing_config: of_a_term(),
-            halted: of_a_term(),
-            gated: of_a_term(),
-            together: of_a_term(),
-            braked: of_a_term(),
-            reverted: of_a_term(),
-            refused: of_a_term(),
-            unreadable: of_a_term(),
+            held_up,
             left_out: of_a_term(),
             invalid_references: of_a_term(),
             foreign: of_a_term(),
@@ -388,7 +371,7 @@ mod tests {
         let metrics = Metrics::new();
         let mut term = Box::pin(metrics.clone().shown_to_lead(std::future::pending()));
         assert!(futures::poll!(&mut term).is_pending());
-        metrics.missing_config.set(2);
+        metrics.held_up.missing_config.set(2);
         metrics.saved();
         metrics.certificate_not_after(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
         assert!(metrics.text().contains("pod_reloader_leading 1\n"));

@@ -108,46 +108,6 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.workloads.clone(),
     );
     registry.register(
-        "missing_config_workloads",
-        "Workloads whose restart waits for an object that their pods need",
-        metrics.missing_config.clone(),
-    );
-    registry.register(
-        "pending_workloads",
-        "Workloads whose restart waits for an approval, or until a hold ends",
-        metrics.gated.clone(),
-    );
-    registry.register(
-        "together_workloads",
-        "Workloads whose restart waits for other objects to change, too",
-        metrics.together.clone(),
-    );
-    registry.register(
-        "halted_workloads",
-        "Workloads that failed with changed config, and those that are not restarted because of that",
-        metrics.halted.clone(),
-    );
-    registry.register(
-        "braked_workloads",
-        "Workloads whose restart waits because they were restarted too often",
-        metrics.braked.clone(),
-    );
-    registry.register(
-        "reverted_workloads",
-        "Workloads whose config hash somebody reverts again and again",
-        metrics.reverted.clone(),
-    );
-    registry.register(
-        "refused_workloads",
-        "Workloads that the apiserver, or a policy in it, does not allow us to patch",
-        metrics.refused.clone(),
-    );
-    registry.register(
-        "unreadable_workloads",
-        "Workloads that track a ConfigMap or Secret that cannot be read",
-        metrics.unreadable.clone(),
-    );
-    registry.register(
         "left_out_workloads",
         "Workloads that are not managed because the workloads of their namespace take more memory than its share",
         metrics.left_out.clone(),

@@ -21,7 +21,7 @@ use pod_reloader_core::sync_status::Waiting;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
-pub(crate) use self::traits::{Count, Headline};
+pub(crate) use self::traits::Headline;
 use self::waiting::waits_for;
 use crate::runtime::events::Report;
 

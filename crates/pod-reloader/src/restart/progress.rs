@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
-use crate::report::notice::{Count, Notice, about};
+use crate::report::notice::{Notice, about};
 use crate::report::notify::Notifications;
 use crate::restart::memory::Memories;
 use crate::restart::passes::{Look, Passes, Pending};
@@ -363,17 +363,8 @@ impl Progress {
 
     /// Returns the gauge of the workloads that are held up for the reason of this notice.
     fn gauge(&self, notice: &Notice) -> Option<&Gauge> {
-        let metrics = &self.metrics;
-        Some(match notice.traits().count? {
-            Count::MissingConfig => &metrics.missing_config,
-            Count::Braked => &metrics.braked,
-            Count::Reverted => &metrics.reverted,
-            Count::Refused => &metrics.refused,
-            Count::Unreadable => &metrics.unreadable,
-            Count::Gated => &metrics.gated,
-            Count::Together => &metrics.together,
-            Count::Halted => &metrics.halted,
-        })
+        let gauge = notice.traits().gauge?;
+        Some(gauge(&self.metrics.held_up))
     }
 
     fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Passes) -> T) -> T {

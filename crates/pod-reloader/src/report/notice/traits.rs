@@ -2,32 +2,24 @@
 
 use pod_reloader_core::gate::Closed;
 use pod_reloader_core::workload::Stall;
+use prometheus_client::metrics::gauge::Gauge;
 
 use super::Notice;
+use crate::metrics::HeldUp;
 
 /// What a notice means, apart from its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Traits {
     /// True if something keeps the workload from the state that its users want.
     pub(crate) is_problem: bool,
-    /// The workloads among which the workload is counted as long as this is its last notice.
-    pub(crate) count: Option<Count>,
+    /// The gauge that counts the workload as long as this is its last notice.
+    pub(crate) gauge: Option<InHeldUp>,
     /// What a notification says of it. `None` if only the users of the workload need to know.
     pub(crate) headline: Option<Headline>,
 }
 
-/// Workloads that are counted because they are held up for the same reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    MissingConfig,
-    Braked,
-    Reverted,
-    Refused,
-    Unreadable,
-    Gated,
-    Together,
-    Halted,
-}
+/// A gauge among those of workloads that are held up.
+type InHeldUp = fn(&HeldUp) -> &Gauge;
 
 /// The words of a notification, apart from names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,21 +51,21 @@ impl Notice {
             }
             Self::MissingConfig(_) => PROBLEM
                 .headed("Not restarted, pods could not start", "missing")
-                .counted(Count::MissingConfig),
+                .counted(|it| &it.missing_config),
             Self::Braked(_) => PROBLEM
                 .headed("Restarted too often, the next restart waits", "")
-                .counted(Count::Braked),
+                .counted(|it| &it.braked),
             Self::Reverted => PROBLEM
                 .headed(
                     "Config hash reverted again and again, the next restart waits",
                     "",
                 )
-                .counted(Count::Reverted),
+                .counted(|it| &it.reverted),
             Self::Rejected(_) => PROBLEM.headed("Items of its lists are not valid names", ""),
             Self::Unreadable(..) => PROBLEM
                 .headed("Unknown whether its config changed", "cannot be read")
-                .counted(Count::Unreadable),
-            Self::AwaitsTogether(..) => QUIET.counted(Count::Together),
+                .counted(|it| &it.unreadable),
+            Self::AwaitsTogether(..) => QUIET.counted(|it| &it.together),
             Self::AwaitsRelease(_)
             | Self::ReleaseUnfinished(_)
             | Self::TogetherTimedOut(_)
@@ -99,28 +91,28 @@ impl Notice {
             }
             Self::Gated(Closed::NotApproved(_)) => QUIET
                 .headed("Not restarted, waits for approval", "")
-                .counted(Count::Gated),
+                .counted(|it| &it.gated),
             Self::Gated(Closed::NoWindow) => QUIET
                 .headed("Not restarted, its restart window is not valid", "")
-                .counted(Count::Gated),
+                .counted(|it| &it.gated),
             Self::Gated(
                 Closed::Held | Closed::HeldByNamespace | Closed::HeldBy(_) | Closed::Until(_),
-            ) => QUIET.counted(Count::Gated),
+            ) => QUIET.counted(|it| &it.gated),
             Self::Halted(_) => PROBLEM
                 .headed(
                     "Not restarted, another one failed with the changed config",
                     "",
                 )
-                .counted(Count::Halted),
+                .counted(|it| &it.halted),
             Self::FailedFirst => PROBLEM
                 .headed("Not healthy with the changed config, others wait", "")
-                .counted(Count::Halted),
+                .counted(|it| &it.halted),
             Self::NotRun(_) => {
                 PROBLEM.headed("Config changed, but the CronJob could not be run", "")
             }
             Self::Refused(_) => PROBLEM
                 .headed("Not restarted, the apiserver refuses the config hash", "")
-                .counted(Count::Refused),
+                .counted(|it| &it.refused),
             Self::NamespaceTooLarge(_) => {
                 PROBLEM.headed("Not managed, its namespace has no room left for it", "")
             }
@@ -131,7 +123,7 @@ impl Notice {
 /// A notice that only the users of the workload need to know.
 const QUIET: Traits = Traits {
     is_problem: false,
-    count: None,
+    gauge: None,
     headline: None,
 };
 const PROBLEM: Traits = Traits {
@@ -145,8 +137,8 @@ impl Traits {
         Self { headline, ..self }
     }
 
-    fn counted(self, count: Count) -> Self {
-        let count = Some(count);
-        Self { count, ..self }
+    fn counted(self, gauge: InHeldUp) -> Self {
+        let gauge = Some(gauge);
+        Self { gauge, ..self }
     }
 }

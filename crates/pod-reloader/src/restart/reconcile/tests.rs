@@ -367,10 +367,10 @@ async fn a_workload_whose_config_flaps_is_restarted_less_and_less_and_ends_right
     }
     // The first stamp and four more restarts came at once, the others after one, two and four minutes.
     assert_eq!(operator.patches().len(), 4 + 3);
-    assert_eq!(operator.metrics.braked.get(), 1);
+    assert_eq!(operator.metrics.held_up.braked.get(), 1);
     pass(Duration::from_secs(20 * 60)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    assert_eq!(operator.metrics.braked.get(), 0);
+    assert_eq!(operator.metrics.held_up.braked.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -463,14 +463,14 @@ async fn a_workload_that_is_created_before_a_required_object_is_reported_as_wait
     let operator = created_before_its_config().await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.events("MissingConfig"), 1);
-    assert_eq!(operator.metrics.missing_config.get(), 1);
+    assert_eq!(operator.metrics.held_up.missing_config.get(), 1);
     assert_eq!(operator.patches().len(), 0);
 
     operator.apiserver.write_config_map("app", "1");
     operator.hears("app").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    assert_eq!(operator.metrics.missing_config.get(), 0);
+    assert_eq!(operator.metrics.held_up.missing_config.get(), 0);
 }
 
 /// Returns a Deployment that lists ConfigMap `app`, and whose pods also take all of Secret `creds`.
@@ -500,13 +500,13 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() {
     assert_eq!(operator.config_hash("web"), before);
     let note = "not restarting pods: they could not start without Secret creds";
     assert_eq!(operator.notes("MissingConfig"), [note]);
-    assert_eq!(operator.metrics.missing_config.get(), 1);
+    assert_eq!(operator.metrics.held_up.missing_config.get(), 1);
 
     // Nobody hears of a Secret that nobody tracks.
     operator.apiserver.write_secret("creds", "user", "me");
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    assert_eq!(operator.metrics.missing_config.get(), 0);
+    assert_eq!(operator.metrics.held_up.missing_config.get(), 0);
     assert_eq!(operator.events("ConfigChanged"), 1);
 }
 
@@ -798,7 +798,7 @@ async fn a_baseline_that_somebody_else_overwrites_is_written_once_in_a_while() {
     let patches = operator.patches();
     assert!(patches.len() > 7, "{}", patches.len());
     assert_bounded(&patches);
-    assert_eq!(operator.metrics.reverted.get(), 1);
+    assert_eq!(operator.metrics.held_up.reverted.get(), 1);
 }
 
 /// A running loop, and its apiserver.

@@ -50,7 +50,7 @@ async fn whatever_changes_during_a_hold_is_one_rollout_at_its_end() {
     assert_eq!(operator.patches().len(), 0);
     let note = "not restarting pods: the annotation pod-reloader.cs.sap.com/hold says so";
     assert_eq!(operator.notes("RestartPending"), [note]);
-    assert_eq!(operator.metrics.gated.get(), 1);
+    assert_eq!(operator.metrics.held_up.gated.get(), 1);
 
     annotates(&operator, HOLD, None);
     pass(Duration::from_secs(1)).await;
@@ -58,7 +58,7 @@ async fn whatever_changes_during_a_hold_is_one_rollout_at_its_end() {
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     operator.sees("web");
     pass(Duration::from_secs(1)).await;
-    assert_eq!(operator.metrics.gated.get(), 0);
+    assert_eq!(operator.metrics.held_up.gated.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,7 +114,7 @@ async fn a_hold_that_only_the_fresh_read_shows_holds() {
         .annotate_config_map("app", HOLD, Some("true"));
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 0);
-    assert_eq!(operator.metrics.gated.get(), 1);
+    assert_eq!(operator.metrics.held_up.gated.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,14 +159,14 @@ async fn whatever_changes_while_a_window_is_closed_is_one_rollout_when_it_opens(
     let note =
         "not restarting pods until its restart window opens at 2026-11-24 02:00 Europe/Berlin";
     assert_eq!(operator.notes("RestartPending"), [note]);
-    assert_eq!(operator.metrics.gated.get(), 1);
+    assert_eq!(operator.metrics.held_up.gated.get(), 1);
 
     pass(Duration::from_secs(120)).await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     operator.sees("web");
     pass(Duration::from_secs(1)).await;
-    assert_eq!(operator.metrics.gated.get(), 0);
+    assert_eq!(operator.metrics.held_up.gated.get(), 0);
 
     changes(&operator, "5").await;
     assert_eq!(operator.patches().len(), 2, "the window is open");

@@ -17,7 +17,7 @@ async fn webhook(operator: Operator, reaction: Reaction) {
     println!("{} patches in ten minutes: {reaction:?}", patches.len());
     assert!(patches.len() > 10, "it goes on trying: {}", patches.len());
     assert_bounded(&patches);
-    assert_eq!(operator.metrics.refused.get(), 1);
+    assert_eq!(operator.metrics.held_up.refused.get(), 1);
     let events = operator.events("PatchRefused");
     assert!((1..=2).contains(&events), "{events}");
     operator.apiserver.reacts([]);
@@ -73,12 +73,12 @@ async fn a_controller_that_drops_the_hash_sees_twenty_patches_in_ten_minutes_at_
     println!("{} patches in ten minutes", patches.len());
     assert!(patches.len() > 10, "it goes on trying: {}", patches.len());
     assert_bounded(&patches);
-    assert_eq!(operator.metrics.reverted.get(), 1);
+    assert_eq!(operator.metrics.held_up.reverted.get(), 1);
     assert!((1..=2).contains(&operator.events("ConfigHashReverted")));
     watch(&operator, A_MINUTE, |_| {}).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     watch(&operator, A_MINUTE, |_| {}).await;
-    assert_eq!(operator.metrics.reverted.get(), 0);
+    assert_eq!(operator.metrics.held_up.reverted.get(), 0);
 }
 
 fn drop_hash(operator: &Operator) {

@@ -87,7 +87,7 @@ async fn one_goes_first_and_the_others_follow_when_it_has_been_healthy_for_its_s
         assert_about(*patch - healthy, SOAK_OF_ALL);
     }
     assert_eq!(operator.patches().len(), 3);
-    assert_eq!(operator.metrics.halted.get(), 0);
+    assert_eq!(operator.metrics.held_up.halted.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
     assert_eq!(right(&operator), ["w00"]);
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(operator.events("RestartHalted"), 12);
-    assert_eq!(operator.metrics.halted.get(), 12);
+    assert_eq!(operator.metrics.held_up.halted.get(), 12);
     for _ in 0..3 {
         // Its pods crash, over and over.
         becomes(&operator, "w00", 1);
@@ -109,7 +109,7 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
         pass(Duration::from_secs(60)).await;
     }
     assert_eq!(operator.events("RestartHalted"), 12, "each says so once");
-    assert_eq!(operator.metrics.halted.get(), 12);
+    assert_eq!(operator.metrics.held_up.halted.get(), 12);
     let note = "not restarting pods: Deployment w00 got the changed config first, and has not become healthy";
     assert!(operator.notes("RestartHalted").contains(&note.to_owned()));
 
@@ -126,7 +126,7 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
         becomes(&operator, &format!("w{number:02}"), 1);
     }
     pass(Duration::from_secs(60)).await;
-    assert_eq!(operator.metrics.halted.get(), 0);
+    assert_eq!(operator.metrics.held_up.halted.get(), 0);
 }
 
 /// Returns the reason for which a Deployment waits for the present content, as the leader answers a status query.
@@ -177,7 +177,7 @@ async fn corrected_content_that_waits_for_its_stage_is_not_reported_as_halted() 
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(900)).await;
-    assert_eq!(operator.metrics.halted.get(), 3);
+    assert_eq!(operator.metrics.held_up.halted.get(), 3);
     operator.apiserver.forget_calls();
     changes(&operator, "good").await;
     pass(Duration::from_secs(10)).await;
@@ -205,7 +205,7 @@ async fn content_that_is_taken_back_restarts_only_the_one_that_had_it() {
     assert_eq!(operator.patches().len(), 1);
     becomes(&operator, "a", 1);
     pass(Duration::from_secs(60)).await;
-    assert_eq!(operator.metrics.halted.get(), 0);
+    assert_eq!(operator.metrics.held_up.halted.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,7 +56,7 @@ async fn a_password_that_comes_eight_minutes_after_its_user_makes_one_restart() 
             "waiting for 900 s at most before restarting pods: the annotation pod-reloader.cs.sap.com/together says that ConfigMap password changes, too"
         ]
     );
-    assert_eq!(operator.metrics.together.get(), 1);
+    assert_eq!(operator.metrics.held_up.together.get(), 1);
 
     changes(&operator, "password", "2").await;
     // What comes along with it settles with it.
@@ -72,7 +72,7 @@ async fn a_password_that_comes_eight_minutes_after_its_user_makes_one_restart() 
         ["restarting pods: ConfigMap app, ConfigMap password, ConfigMap user changed"]
     );
     assert_eq!(operator.events("TogetherTimedOut"), 0);
-    assert_eq!(operator.metrics.together.get(), 0);
+    assert_eq!(operator.metrics.held_up.together.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
