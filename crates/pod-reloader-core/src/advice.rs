@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::annotations::{
-    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, EXCLUDE_SECRET_PROVIDER_CLASSES, HELD,
-    HOLD, KEYS, Key, NEEDED, ON_FAILURE, PER_KEY, PIN, PREFIX, Place, RELOAD_DELAY, RELOAD_TIMEOUT,
-    RELOAD_URL, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW, REVERTED, SECRET_PROVIDER_CLASSES,
-    SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
+    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, EXCLUDE_SECRET_PROVIDER_CLASSES, HELD, HOLD,
+    KEYS, Key, NEEDED, ON_FAILURE, PER_KEY, PIN, PREFIX, Place, RELOAD_URL, REQUIRED, RESTART,
+    RESTART_ON, RESTART_WINDOW, REVERTED, SECRET_PROVIDER_CLASSES, STAGE, STAGED, TEMPLATE,
+    TOGETHER,
 };
 use crate::dialect::Dialect;
 use crate::dialects::stakater::SEARCH;
@@ -242,6 +242,9 @@ pub(crate) fn unread_reload<'a>(annotation: impl Fn(&str) -> Option<&'a str>) ->
 }
 
 fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
+    if let Some(default) = key.default_time {
+        return on_duration(key.key, value, default);
+    }
     let takes = |is_one: bool, values| {
         (!is_one).then(|| Advice::NoValue {
             key,
@@ -279,16 +282,10 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
             gate::are_digits(value),
             "the first eight digits of a config hash",
         ),
-        SETTLE_PERIOD => on_duration(SETTLE_PERIOD, value, "--settle-period"),
-        SOAK => on_duration(SOAK, value, "--staged-soak"),
-        TOGETHER_TIMEOUT => on_duration(TOGETHER_TIMEOUT, value, "15m"),
-        DEADLINE => on_duration(DEADLINE, value, "--staged-deadline"),
         RELOAD_URL => takes(
             Target::parse(value).is_some(),
             "a port and a path without a host, such as http://:8080/-/reload",
         ),
-        RELOAD_DELAY => on_duration(RELOAD_DELAY, value, "10s"),
-        RELOAD_TIMEOUT => on_duration(RELOAD_TIMEOUT, value, "2m"),
         _ => None,
     }
 }

@@ -17,22 +17,22 @@ pub const KEYS: [Key; 32] = [
     Key::of_the_user(PER_KEY, Place::Annotation),
     Key::of_the_user(RESTART, Place::Annotation),
     Key::of_the_user(RESTART_ON, Place::Annotation),
-    Key::of_the_user(SETTLE_PERIOD, Place::Annotation),
+    Key::of_the_user(SETTLE_PERIOD, Place::Annotation).lasting("--settle-period"),
     Key::of_timing(STAGED),
     Key::of_timing(STAGE),
-    Key::of_timing(SOAK),
-    Key::of_timing(DEADLINE),
+    Key::of_timing(SOAK).lasting("--staged-soak"),
+    Key::of_timing(DEADLINE).lasting("--staged-deadline"),
     Key::of_timing(HOLD),
     Key::of_timing(RESTART_WINDOW),
     Key::of_timing(APPROVAL),
     Key::of_timing(APPROVE),
     Key::of_timing(TOGETHER),
-    Key::of_timing(TOGETHER_TIMEOUT),
+    Key::of_timing(TOGETHER_TIMEOUT).lasting("15m"),
     Key::of_timing(PIN),
     Key::of_timing(ON_FAILURE),
     Key::of_timing(RELOAD_URL),
-    Key::of_timing(RELOAD_DELAY),
-    Key::of_timing(RELOAD_TIMEOUT),
+    Key::of_timing(RELOAD_DELAY).lasting("10s"),
+    Key::of_timing(RELOAD_TIMEOUT).lasting("2m"),
     Key::of_the_user(IGNORED, Place::Label),
     Key::of_the_user(DISABLED, Place::Label),
     Key::of_ours(CONFIG_HASH, Place::TemplateAnnotation),
@@ -78,6 +78,8 @@ pub struct Key {
     /// True if it says only when pods are restarted, whether they are reloaded instead, or how they can be put back. If
     /// it changes while a restart is being written, that restart came first.
     pub is_timing: bool,
+    /// The time that applies without it, or the flag that sets that time. `None` if its value is not a time.
+    pub default_time: Option<&'static str>,
 }
 
 impl Key {
@@ -87,6 +89,7 @@ impl Key {
             place,
             is_ours: false,
             is_timing: false,
+            default_time: None,
         }
     }
 
@@ -94,6 +97,13 @@ impl Key {
         Self {
             is_timing: true,
             ..Self::of_the_user(key, Place::Annotation)
+        }
+    }
+
+    const fn lasting(self, default: &'static str) -> Self {
+        Self {
+            default_time: Some(default),
+            ..self
         }
     }
 
@@ -333,6 +343,15 @@ mod tests {
             let rows = table.lines().filter_map(|line| line.split(" | ").next());
             assert!(rows.into_iter().any(|row| row.contains(&name)), "{key}");
             assert!(words.contains(&format!("\"{key}\"")), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_key_that_is_a_time_is_listed_among_the_timers() {
+        let page = include_str!("../../../docs/timers.md");
+        for Key { key, .. } in KEYS.iter().filter(|key| key.default_time.is_some()) {
+            let name = format!("annotation `{}`", &key[PREFIX.len()..]);
+            assert!(page.contains(&name), "{key}");
         }
     }
 
