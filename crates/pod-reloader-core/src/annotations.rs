@@ -76,7 +76,8 @@ pub struct Key {
     /// True if only we write it.
     pub is_ours: bool,
     /// True if it says only when pods are restarted, whether they are reloaded instead, or how they can be put back. If
-    /// it changes while a restart is being written, that restart came first.
+    /// it changes while a restart is being written, that restart came first. A settle period says more: from when on a
+    /// content counts. A restart that was decided by another one is decided again.
     pub is_timing: bool,
     /// The time that applies without it, or the flag that sets that time. `None` if its value is not a time.
     pub default_time: Option<&'static str>,
