@@ -126,7 +126,7 @@ impl Dialects {
     }
 
     /// Returns the annotations of a workload that are read, in any order.
-    pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &'static str> {
+    pub fn annotation_keys(&self) -> impl Iterator<Item = &'static str> {
         // Our own settings apply in every dialect.
         let own = [keys::SETTLE_PERIOD].iter().chain(POD_RELOADER.others);
         let excludes = POD_RELOADER.excludes.iter().map(|(_, key)| *key);

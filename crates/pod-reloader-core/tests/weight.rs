@@ -1,8 +1,11 @@
 //! Counts the memory that reading takes: whatever somebody sends, it takes no more than a few times its size, and what
 //! has been read is given back.
 
+use std::collections::BTreeSet;
+
 use peak_alloc::PeakAlloc;
 use pod_reloader_core::admission::begin;
+use pod_reloader_core::annotations::KEYS;
 use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys};
@@ -383,17 +386,20 @@ fn review(kind: &str, operation: &str, object: &str, old: &str, more: &str) -> S
     )
 }
 
-/// Returns a scope in which everything is read that can be.
-fn scope() -> Scope {
-    let dialects = Dialects {
+fn every_dialect() -> Dialects {
+    Dialects {
         spoken: Dialect::ALL.into(),
         auto_all: true,
         ignored: None,
         classes: true,
-    };
+    }
+}
+
+/// Returns a scope in which everything is read that can be.
+fn scope() -> Scope {
     let tools = [Tool::Helm, Tool::Flux, Tool::ArgoCd];
     Scope::new([], Name::parse("operator").expect("it is a name"))
-        .with(Labels::default(), dialects)
+        .with(Labels::default(), every_dialect())
         .and_kinds(vec![custom_kind()])
         .and_releases(tools.map(|tool| (tool, vec![None])).into())
         .and_stages(Defaults {
@@ -541,30 +547,19 @@ fn each_part_of_a_review_is_read_in_a_few_times_its_size() {
     }
 }
 
-/// Annotations of which lists are made.
-const LISTING: &[&str] = &[
-    "pod-reloader.cs.sap.com/configmaps",
-    "pod-reloader.cs.sap.com/secrets",
-    "pod-reloader.cs.sap.com/exclude-configmaps",
-    "pod-reloader.cs.sap.com/secretproviderclasses",
-    "pod-reloader.cs.sap.com/exclude-secretproviderclasses",
-    "pod-reloader.cs.sap.com/pin",
-    "pod-reloader.cs.sap.com/undone",
-    "pod-reloader.cs.sap.com/together",
-    "pod-reloader.cs.sap.com/restart-window",
-    "configmap.reloader.stakater.com/reload",
-    "secretproviderclass.reloader.stakater.com/reload",
-    "configmaps.exclude.reloader.stakater.com/reload",
-    "wave.pusher.com/extra-configmaps",
-    "trigger.k8s.io/triggering-secrets",
-    "configmap.fabric8.io/update-on-change",
-    "argocd.argoproj.io/tracking-id",
-];
+/// Returns all annotations that the rules read: somebody may fill each of them with a list of tiny items.
+fn annotations() -> BTreeSet<&'static str> {
+    let own = KEYS.iter().map(|own| own.key);
+    let of_releases = ["argocd.argoproj.io/tracking-id"];
+    let dialects = every_dialect();
+    let all = dialects.annotation_keys().chain(own).chain(of_releases);
+    all.collect()
+}
 
 fn the_annotations_of_each_tool_are_read_in_some_times_their_size() {
     let webhook = Webhook::new();
     let excluded = r##""restarter.stackable.tech/ignore-configmap.#":"#","##;
-    let lists = LISTING.iter().flat_map(|key| {
+    let lists = annotations().into_iter().flat_map(|key| {
         ["#,", "#[#,#],", "#.*|#,", "secret/#,"].map(|item| {
             let list = text(("\"", item, "\""));
             (format!("{item} in {key}"), format!("\"{key}\":{list}"))

@@ -967,19 +967,6 @@ fn every_dialect_is_found_by_its_name() {
     assert!(error.contains("trigger-controller"), "{error}");
 }
 
-/// Somebody may fill a list with tiny items.
-#[test]
-fn the_memory_for_a_list_of_each_dialect_is_counted() {
-    let counted = include_str!("../../tests/weight.rs");
-    for dialect in Dialect::ALL {
-        let grammar = dialect.grammar();
-        let lists = grammar.lists.iter().chain(grammar.excludes);
-        let lists: Vec<_> = lists.map(|(_, key)| format!("\"{key}\"")).collect();
-        let is_counted = lists.iter().any(|key| counted.contains(key));
-        assert!(lists.is_empty() || is_counted, "{dialect}");
-    }
-}
-
 #[test]
 fn a_migration_says_of_each_dialect_whether_marks_keep_objects_from_being_tracked() {
     for dialect in Dialect::ALL {
