@@ -21,6 +21,7 @@ cargo_deny := $(or $(shell command -v cargo-deny),$(cargo_deny_root)/bin/cargo-d
 cargo_fuzz_version := 0.13.2
 cargo_fuzz_root := $(tools)/cargo-fuzz-$(cargo_fuzz_version)
 cargo_fuzz := $(or $(shell command -v cargo-fuzz),$(cargo_fuzz_root)/bin/cargo-fuzz)
+fuzz_words := fuzz/corpus/words.dict
 fuzz_targets := $(notdir $(basename $(wildcard fuzz/targets/*.rs)))
 # For each of them.
 SECONDS := 60
@@ -353,10 +354,15 @@ $(sccache_root)/bin/sccache:
 	$(call phase,build sccache,cargo install --locked --root $(sccache_root) --no-default-features sccache@$(sccache_version))
 
 .PHONY: fuzz
-fuzz: $(cargo_fuzz) ## Look for inputs that break the rules, with each target for SECONDS=60
+fuzz: $(cargo_fuzz) $(fuzz_words) ## Look for inputs that break the rules, with each target for SECONDS=60
 	@scripts/need rust cc c++
 	$(call phase,build,$(call cargo_fuzz_at,build))
 	$(foreach target,$(fuzz_targets),$(call phase,$(target),$(call fuzz,$(target)))$(newline))
+
+# What libFuzzer puts in: the words of a list, and the names of our annotations and labels.
+$(fuzz_words): fuzz/words.dict crates/pod-reloader-core/src/annotations.rs
+	mkdir -p $(@D)
+	{ cat fuzz/words.dict && grep -oE '"pod-reloader\.cs\.sap\.com/[a-z-]+"' $(lastword $^); } > $@
 
 $(cargo_fuzz_root)/bin/cargo-fuzz:
 	@scripts/need rust cc
@@ -486,7 +492,7 @@ cargo_fuzz_at = $(cargo_fuzz) $(1) --fuzz-dir fuzz --sanitizer none
 # $(call fuzz,TARGET): what it finds is in fuzz/artifacts, and the inputs that it keeps in fuzz/corpus.
 define fuzz
 mkdir -p fuzz/corpus/$(1) && $(call cargo_fuzz_at,run) $(1) fuzz/corpus/$(1) $(wildcard fuzz/seeds/$(1)) -- \
-  -dict=fuzz/words.dict -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0
+  -dict=$(fuzz_words) -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0
 endef
 
 # $(call program,ARCH,BINARY): builds it as one static file, with its bill of materials and the licences of its crates.
