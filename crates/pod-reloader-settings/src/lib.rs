@@ -26,8 +26,9 @@ pub use self::values::{
     PlacesOfReleases, Spoken,
 };
 use self::values::{
-    address, controllers, custom_resources, duration, field_bindings, ignored_kind, log_level,
-    memory, name, namespaces, optional_address, places, proxy, resync_period, spoken, staged,
+    address, controllers, custom_resources, duration, field_bindings, help_of_dialects,
+    ignored_kind, log_level, memory, name, namespaces, optional_address, places, proxy,
+    resync_period, spoken, staged,
 };
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
@@ -132,8 +133,9 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_RESOURCES_TO_IGNORE", value_name = "KIND", default_value = "", hide_default_value = true, value_parser = ignored_kind)]
     pub resources_to_ignore: IgnoredKind,
 
-    /// Dialects (sets of annotations, mostly of other tools) to read, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8, infisical, onepassword.
-    #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
+    /// Dialects (sets of annotations, mostly of other tools) to read, comma-separated.
+    // The help adds their names.
+    #[arg(long, help = help_of_dialects(), env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
     pub dialects: Spoken,
 
     /// Track SecretProviderClasses of the Secrets Store CSI driver, too: restart pods once all of them have mounted other versions of secrets.

@@ -93,6 +93,14 @@ pub(super) fn name(text: &str) -> Result<Name, String> {
     Name::parse(text.trim()).map_err(|error| error.to_string())
 }
 
+/// Returns the help of the flag that takes dialects.
+pub(super) fn help_of_dialects() -> String {
+    let names = Dialect::ALL.map(Dialect::as_str).join(", ");
+    format!(
+        "Dialects (sets of annotations, mostly of other tools) to read, comma-separated: {names}"
+    )
+}
+
 pub(super) fn spoken(text: &str) -> Result<Spoken, String> {
     text.split(',')
         .map(|name| name.trim().parse())
