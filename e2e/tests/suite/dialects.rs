@@ -568,18 +568,24 @@ fn opted_in_in_each_dialect() -> Vec<Case> {
     let fabric8 = with_env(fabric8, env);
     let item = all(Kind::StatefulSet, "item").annotated(AUTO_RESTART, "true");
     let infisical = all(Kind::Deployment, "infisical").annotated(AUTO_RELOAD, "true");
-    vec![
-        Case::of(reloaded(auto), "app", "app"),
-        Case::of(search, "app", ""),
-        Case::of(reloaded(lists), "app,other", ""),
-        Case::of(wave, "app", "app"),
-        Case::of(stackable, "app", "app"),
-        Case::of(trigger, "app,other", "app"),
-        Case::of(fabric8, "app", ""),
-        Case::of(item, "", "app"),
+    let cases = [
+        ("stakater", Case::of(reloaded(auto), "app", "app")),
+        ("stakater", Case::of(search, "app", "")),
+        ("stakater", Case::of(reloaded(lists), "app,other", "")),
+        ("wave", Case::of(wave, "app", "app")),
+        ("stackable", Case::of(stackable, "app", "app")),
+        ("trigger-controller", Case::of(trigger, "app,other", "app")),
+        ("fabric8", Case::of(fabric8, "app", "")),
+        ("onepassword", Case::of(item, "", "app")),
         // Infisical's own operator restarts it.
-        Case::of(infisical, "", ""),
-    ]
+        ("infisical", Case::of(infisical, "", "")),
+    ];
+    for dialect in dialects() {
+        let is_of_it = |(own, _): &(&str, Case)| *own == dialect;
+        let has_case = cases.iter().any(is_of_it);
+        assert!(has_case || dialect == OURS, "{dialect} has no workload");
+    }
+    cases.map(|(_, case)| case).into()
 }
 
 /// Adds variables to the container of a workload.
@@ -590,7 +596,8 @@ fn with_env(workload: Workload, env: Value) -> Workload {
     workload.with(&path, containers)
 }
 
-const STAKATER: [&str; 2] = ["pod-reloader", "stakater"];
+const OURS: &str = "pod-reloader";
+const STAKATER: [&str; 2] = [OURS, "stakater"];
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 const STAKATER_AUTO: &str = "reloader.stakater.com/auto";
 const STAKATER_SEARCH: &str = "reloader.stakater.com/search";
