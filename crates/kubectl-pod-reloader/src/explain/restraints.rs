@@ -1,6 +1,6 @@
 //! Restraints: what a user has said about when a workload may be restarted.
 
-use pod_reloader_core::gate::Hold;
+use pod_reloader_core::gate::{Gates, Hold};
 use pod_reloader_core::staging::{Staged, Staging};
 use pod_reloader_core::together::Together;
 use serde::Serialize;
@@ -60,18 +60,28 @@ struct Objects {
 impl Restraints {
     pub(super) fn of(seen: &Seen<'_>, findings: &Findings) -> Self {
         let gates = seen.workload.gates.as_deref();
+        let (hold, needs_approval, approved) = gates.map_or((None, false, None), |gates| {
+            // Without `..`, so that a gate that is added is not left out here.
+            let Gates {
+                hold,
+                needs_approval,
+                approved,
+                windows: _,
+            } = gates;
+            (*hold, *needs_approval, approved.as_deref())
+        });
         let held_by = gates::holders(seen, &findings.found);
         Self {
             staging: seen.workload.staged().map(Stage::of),
-            on_hold: gates.is_some_and(|it| it.hold.is_some()),
-            hold: gates.and_then(|it| it.hold),
+            on_hold: hold.is_some(),
+            hold,
             held_by: held_by
                 .map(|it| format!("{} {}", it.kind, it.name))
                 .collect(),
             window_opens: gates.and_then(gates::next_opening),
             together: seen.workload.together.as_deref().map(Objects::of),
-            needs_approval: gates.is_some_and(|it| it.needs_approval),
-            approved: gates.and_then(|it| it.approved.as_deref().map(Into::into)),
+            needs_approval,
+            approved: approved.map(ToOwned::to_owned),
             pending: findings.content().map(ToOwned::to_owned),
         }
     }
