@@ -112,3 +112,18 @@ fn in_preview(restraint: &dyn Restraint) -> Row<'_> {
         phases: &[Phase::Preview],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The page also has a paragraph about missing config, which is no restraint: the pass itself finds it.
+    #[test]
+    fn every_restraint_has_its_paragraph_in_the_concepts() {
+        let rows = include_str!("restraints.rs").lines();
+        let rows = rows.filter(|line| line.starts_with("            in_"));
+        let page = include_str!("../../../../docs/concepts.md");
+        let (_, section) = page.split_once("\n## When it waits\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let paragraphs = section.lines().filter(|line| line.starts_with("**"));
+        assert_eq!(paragraphs.count(), rows.count() + 1);
+    }
+}
