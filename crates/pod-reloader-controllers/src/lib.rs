@@ -8,7 +8,7 @@ pub mod bind;
 pub mod keep;
 pub mod sync;
 
-use pod_reloader_config as config;
+use pod_reloader_live as live;
 use pod_reloader_runtime as runtime;
 #[cfg(test)]
 use pod_reloader_runtime::mock;

@@ -17,8 +17,8 @@ mod run;
 use std::process::ExitCode;
 use std::{future, thread};
 
-use pod_reloader_config as config;
 use pod_reloader_core::error::chain;
+use pod_reloader_live as live;
 use pod_reloader_runtime as runtime;
 #[cfg(test)]
 use pod_reloader_runtime::mock;

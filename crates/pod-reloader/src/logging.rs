@@ -158,7 +158,7 @@ mod tests {
     fn each_crate_of_ours_logs_at_the_level_of_the_settings() {
         for own in [
             "pod_reloader::restart::watch",
-            "pod_reloader_config::keys",
+            "pod_reloader_live::keys",
             "pod_reloader_controllers::sync::copy",
             "pod_reloader_core::hash",
             "pod_reloader_runtime::leader",

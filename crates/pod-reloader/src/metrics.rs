@@ -31,7 +31,7 @@ use self::by_namespace::ByNamespace;
 pub(crate) use self::held_up::HeldUp;
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
-use crate::config::reads::{AllReads, Reader, Reads};
+use crate::live::reads::{AllReads, Reader, Reads};
 use crate::runtime::controller::{Errors, Shown, TermMetrics};
 use crate::runtime::counted::Counted;
 use crate::runtime::watch_age::{Watches, since_1970};

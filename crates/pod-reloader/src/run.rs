@@ -21,14 +21,14 @@ use webhook_certs::{
 };
 
 use self::error::RunError;
-use crate::config::covered::Covered;
-use crate::config::fields::FieldReads;
-use crate::config::kept::KeptCalls;
-use crate::config::keys::{self, Keys};
-use crate::config::protected::ProtectedReads;
-use crate::config::reads::Reader;
-use crate::config::source::Source;
-use crate::config::users::Users;
+use crate::live::covered::Covered;
+use crate::live::fields::FieldReads;
+use crate::live::kept::KeptCalls;
+use crate::live::keys::{self, Keys};
+use crate::live::protected::ProtectedReads;
+use crate::live::reads::Reader;
+use crate::live::source::Source;
+use crate::live::users::Users;
 use crate::metrics::Metrics;
 use crate::restart::loop_status::LoopStatus;
 use crate::runtime::admin;

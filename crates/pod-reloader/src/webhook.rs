@@ -35,9 +35,9 @@ use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
 pub(crate) use self::status::StatusFacts;
-use crate::config::error::ReadError;
-use crate::config::keys::Keys;
-use crate::config::source::Source;
+use crate::live::error::ReadError;
+use crate::live::keys::Keys;
+use crate::live::source::Source;
 use crate::metrics::Metrics;
 use crate::runtime::budget::Budget;
 

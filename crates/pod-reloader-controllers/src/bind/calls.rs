@@ -14,7 +14,7 @@ use pod_reloader_core::field_binding::{Binding, BindingId};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::config::request;
+use crate::live::request;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
 use crate::runtime::status;

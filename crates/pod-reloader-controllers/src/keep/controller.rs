@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use super::keeper::Keeper;
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::runtime::controller::{Controller, beside_watches};
 use crate::runtime::kit::Kit;
 

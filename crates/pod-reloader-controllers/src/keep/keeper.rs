@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::known::{Known, LeftOut};
-use crate::config::covered::Covered;
-use crate::config::kept::KeptCalls;
-use crate::config::keys::Keys;
-use crate::config::users::Users;
+use crate::live::covered::Covered;
+use crate::live::kept::KeptCalls;
+use crate::live::keys::Keys;
+use crate::live::users::Users;
 use crate::runtime::error::CallError;
 use crate::runtime::follower::Follower;
 use crate::runtime::kit::Kit;

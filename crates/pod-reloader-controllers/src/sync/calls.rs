@@ -10,7 +10,7 @@ use pod_reloader_core::reference::Reference;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use crate::config::request;
+use crate::live::request;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
 use crate::runtime::status;

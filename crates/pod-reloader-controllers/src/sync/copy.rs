@@ -14,7 +14,7 @@ use super::calls::reason;
 use super::metrics::Write;
 use super::state::{Copying, Exact, Place, Task};
 use super::syncer::Syncer;
-use crate::config::request;
+use crate::live::request;
 use crate::runtime::error::CallError;
 use crate::runtime::pause::{self, FIRST_PAUSE, LONGEST_PAUSE};
 

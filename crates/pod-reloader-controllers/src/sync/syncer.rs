@@ -17,7 +17,7 @@ use super::by_namespace::ByNamespace;
 use super::calls::SyncCalls;
 use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::runtime::kit::Kit;
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::metrics::SyncMetrics;
 use super::state::tests::{key_of_pull, name, namespaces, sync};
 use super::syncer::{Own, Syncer};
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::mock::{self, Answer};
 
 const A_TENTH: Duration = Duration::from_millis(100);

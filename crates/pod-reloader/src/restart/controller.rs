@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 use tracing::info;
 
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
 use crate::restart::loop_status::LoopStatus;

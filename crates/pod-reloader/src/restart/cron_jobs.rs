@@ -12,7 +12,7 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::config::error::in_own_words;
+use crate::live::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;

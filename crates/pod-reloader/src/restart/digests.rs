@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use self::entry::{Entry, Listed, Listing, Read};
-use crate::config::error::ReadError;
-use crate::config::source::Source;
+use crate::live::error::ReadError;
+use crate::live::source::Source;
 use crate::restart::workloads::Workloads;
 use pod_reloader_core::error::chain;
 

@@ -2,7 +2,7 @@
 
 use pod_reloader_core::workload::WorkloadId;
 
-use crate::config::error::ReadError;
+use crate::live::error::ReadError;
 use crate::runtime::error::CallError;
 
 /// An operation that failed, its object, and the cause.

@@ -19,9 +19,9 @@ use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
 use self::failed::Failures;
-use crate::config::keys::Keys;
-use crate::config::reads::Reader;
-use crate::config::source::Source;
+use crate::live::keys::Keys;
+use crate::live::reads::Reader;
+use crate::live::source::Source;
 use crate::metrics::Metrics;
 use crate::restart::certificates::LoadedCertificates;
 use crate::restart::cron_jobs::CronJobs;

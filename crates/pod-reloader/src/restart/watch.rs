@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use self::custom::watch_kinds;
 use self::picked::list_picked;
-use crate::config::source::listed;
+use crate::live::source::listed;
 use crate::restart::reconcile::Reconciler;
 use crate::restart::releases;
 use crate::restart::rotations::watch::watch_statuses;

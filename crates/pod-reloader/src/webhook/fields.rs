@@ -21,7 +21,7 @@ use tracing::warn;
 
 use super::body::{Received, Trouble};
 use super::in_use::{LATE, MARGIN};
-use crate::config::fields::{FieldReads, MAX_LISTED};
+use crate::live::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;
 
 /// The maximum number of FieldBindings by which one object is filled.

@@ -9,9 +9,9 @@ use tokio::time::timeout_at;
 use tracing::{info, warn};
 
 use super::body::{Received, Trouble};
-use crate::config::covered::Covered;
-use crate::config::protected::ProtectedReads;
-use crate::config::users::{Needing, Users};
+use crate::live::covered::Covered;
+use crate::live::protected::ProtectedReads;
+use crate::live::users::{Needing, Users};
 use crate::runtime::error::CallError;
 
 /// The time that is left for the answer.

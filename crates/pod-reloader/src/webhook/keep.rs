@@ -11,10 +11,10 @@ use tracing::{info, warn};
 
 use super::body::{Received, Trouble};
 use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
-use crate::config::covered::Covered;
-use crate::config::kept::KeptCalls;
-use crate::config::protected::ProtectedReads;
-use crate::config::users::Users;
+use crate::live::covered::Covered;
+use crate::live::kept::KeptCalls;
+use crate::live::protected::ProtectedReads;
+use crate::live::users::Users;
 use crate::runtime::error::CallError;
 
 /// The protection of ConfigMaps that come back.

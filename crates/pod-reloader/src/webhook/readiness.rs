@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use webhook_certs::CurrentCertificate;
 
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 
 /// The conditions of readiness.
 pub(crate) struct Readiness {

@@ -30,7 +30,7 @@ use webhook_certs::CurrentCertificate;
 
 use super::body::*;
 use super::*;
-use crate::config::reads::Reader;
+use crate::live::reads::Reader;
 use crate::restart::loop_status::LoopStatus;
 use crate::runtime::budget::BYTES;
 

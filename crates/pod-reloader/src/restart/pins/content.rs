@@ -8,10 +8,10 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use crate::config::copies::NotCopied;
-use crate::config::error::ReadError;
-use crate::config::keys::Keys;
-use crate::config::source::Source;
+use crate::live::copies::NotCopied;
+use crate::live::error::ReadError;
+use crate::live::keys::Keys;
+use crate::live::source::Source;
 use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::digests::{Digests, Snapshot};

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use self::known::{Counts, Known, Look};
 use self::unused::LOOK_AGAIN;
 use self::users::{Missing, Users};
-use crate::config::copies::{NotCopied, Restored};
+use crate::live::copies::{NotCopied, Restored};
 use crate::metrics::Metrics;
 use crate::restart::pins::{PinnedContent, PinnedWorkloads};
 use crate::runtime::budget::Budget;

@@ -8,7 +8,7 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::config::error::ReadError;
+use crate::live::error::ReadError;
 use crate::metrics::RESTART;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;

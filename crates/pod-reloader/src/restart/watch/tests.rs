@@ -16,7 +16,7 @@ use pod_reloader_core::secret_provider_class::{GROUP, STATUSES};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
 use crate::restart::progress::Progress;

@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::lease::{Cluster, Trouble};
 use crate::mock::{self, Chunks};

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use webhook_certs::testing::write_pair;
 
 use super::*;
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::mock;
 use crate::runtime::admin::probes;
 use crate::webhook::readiness::Readiness;

@@ -6,7 +6,7 @@ use pod_reloader_core::field_binding::kind::BoundKind;
 
 use super::fields::Fields;
 use super::*;
-use crate::config::fields::FieldReads;
+use crate::live::fields::FieldReads;
 use crate::mock::{self, Answer};
 
 /// The value of the key, in base64 and as it is.

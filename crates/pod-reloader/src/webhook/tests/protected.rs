@@ -15,10 +15,10 @@ use pod_reloader_core::scope::Labels;
 use super::in_use::InUse;
 use super::keep::Keep;
 use super::*;
-use crate::config::covered::Covered;
-use crate::config::kept::KeptCalls;
-use crate::config::protected::ProtectedReads;
-use crate::config::users::Users;
+use crate::live::covered::Covered;
+use crate::live::kept::KeptCalls;
+use crate::live::protected::ProtectedReads;
+use crate::live::users::Users;
 use crate::mock::{self, Answer, Log, QUOTED};
 
 /// What the apiserver does with one request.

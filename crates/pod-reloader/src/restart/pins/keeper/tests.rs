@@ -22,7 +22,7 @@ use tokio::time::sleep;
 
 use super::unused::REFUSED_AT_ONCE;
 use super::*;
-use crate::config::keys::Keys;
+use crate::live::keys::Keys;
 use crate::mock::{self, Answer};
 use crate::restart::progress::Progress;
 use crate::restart::recent_writes::RecentWrites;
