@@ -383,7 +383,7 @@ golden: ## Write the CRDs, what the chart renders, and the tables of values, fla
 screenshot: ## Write the picture of the graph's page in the docs
 	@scripts/need rust cc
 	$(call phase,browser,scripts/browser)
-	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
+	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact picture::on_screen::the_shop_as_in_the_docs)
 
 .PHONY: site
 site: $(mdbook) ## Make a website of the docs, with a search: target/site/book

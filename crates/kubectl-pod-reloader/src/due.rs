@@ -7,8 +7,8 @@ use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
+use crate::events::{self, Event, RelatedObject};
 use crate::gates;
-use crate::history::{self, Event, RelatedObject};
 use crate::objects;
 use crate::operators::Operators;
 use crate::print::some;
@@ -53,7 +53,7 @@ pub(crate) async fn wait(
     if let Some(wait) = by_report(report) {
         return wait;
     }
-    match history::events(cluster, Some(seen)).await {
+    match events::events(cluster, Some(seen)).await {
         Ok(events) => by_events(cluster, operators, seen, report, &events).await,
         Err(_) => Wait::ForNothing,
     }
@@ -164,7 +164,7 @@ async fn still_fails(
         Reply::Unanswered => false,
         Reply::Impossible(error) => return Err(error),
     };
-    let since = history::hash_since(cluster, &seen).await?;
+    let since = events::hash_since(cluster, &seen).await?;
     Ok(has_content && since.is_none_or(|since| since <= latest.at))
 }
 

@@ -26,7 +26,7 @@ use self::sync_status::sync_status;
 use self::table::{ObjectRow, rows};
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
-use crate::history::{self, Event, when};
+use crate::events::{self, Event, when};
 use crate::objects;
 use crate::operators::{Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
@@ -196,7 +196,7 @@ impl Assessment {
     /// Returns the problems of the last hour that are not over.
     fn problems(&self, findings: &Findings) -> Vec<Event> {
         let events = findings.events.as_deref().unwrap_or_default();
-        let problems = history::problems(events).into_iter();
+        let problems = events::problems(events).into_iter();
         let problems = problems.filter(|event| !self.is_current || event.reason != "MissingConfig");
         problems.cloned().collect()
     }

@@ -1,96 +1,242 @@
-//! The graph of config objects and the workloads that they restart, as a picture.
+//! `graph`: fills the picture with everything that the user may see.
 
-mod dot;
+use std::collections::{BTreeMap, BTreeSet};
+
+use pod_reloader_core::extent::Extent;
+use pod_reloader_core::hash::ConfigHash;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::workload::Workload;
+
+use crate::cluster::{Cluster, Unseen};
+use crate::objects;
+use crate::operators::{NONE_FOUND, Operators};
+use crate::picture::{ConfigNode, Edge, Graph, Hash, WorkloadNode};
+use crate::print::Verdict;
+use crate::workloads::{self, Seen};
+
+/// Draws a namespace, or all. Also returns notes on what is missing, and the verdict.
+pub(crate) async fn draw(
+    cluster: &Cluster,
+    operators: &Operators,
+    namespace: Option<&Name>,
+) -> Result<(Graph, Vec<String>, Verdict), Unseen> {
+    let (managed, left_out, mut unseen) =
+        workloads::managed(cluster, operators, namespace, Managed::of).await;
+    if let (Some(namespace), []) = (namespace, &*managed)
+        && let Some(lacking) = cluster.lacks_namespace(namespace).await
+    {
+        return Err(lacking);
+    }
+    let mut there = There::new();
+    for kind in ConfigKind::ALL {
+        match objects::listed(cluster, kind, namespace).await {
+            Ok(listed) => drop(there.insert(kind, listed.into_iter().collect())),
+            Err(error) => unseen.push(format!("which {} are there: {error}", kind.plural())),
+        }
+    }
+    let verdict = operators.verdict(unseen.is_empty());
+    let unseen = operators.unseen.iter().chain(&unseen);
+    let mut notes: Vec<_> = unseen.map(|error| format!("not seen: {error}")).collect();
+    notes.extend(left_out);
+    if operators.are_none() {
+        notes.push(NONE_FOUND.to_owned());
+    }
+    Ok((graph(&managed, &there), notes, verdict))
+}
+
+/// The config objects that exist, and whether each is on hold. Kinds that cannot be seen are left out.
+type There = BTreeMap<ConfigKind, BTreeMap<Reference, bool>>;
+
+/// The part of a managed workload that is drawn.
+struct Managed {
+    workload: Workload,
+    pods: Option<i64>,
+}
+
+impl Managed {
+    fn of(seen: Seen<'_>) -> Self {
+        Self {
+            pods: seen.pods(),
+            workload: seen.workload,
+        }
+    }
+}
+
+fn graph(managed: &[Managed], there: &There) -> Graph {
+    let hold_of = |reference: &Reference| there.get(&reference.kind)?.get(reference).copied();
+    let mut by_namespace: BTreeMap<_, Vec<&Reference>> = BTreeMap::new();
+    for reference in there.values().flat_map(BTreeMap::keys) {
+        let place = (reference.kind, &reference.namespace);
+        by_namespace.entry(place).or_default().push(reference);
+    }
+    let mut edges = Vec::new();
+    let mut objects = BTreeSet::new();
+    for (at, Managed { workload, .. }) in managed.iter().enumerate() {
+        let references = &workload.references;
+        let in_namespace = references
+            .pattern_kinds()
+            .filter_map(|kind| by_namespace.get(&(kind, &workload.id.namespace)));
+        let matching = in_namespace.flatten().filter(|it| references.matches(it));
+        let (all, _) = references.with_matches(matching.map(|it| (*it).clone()));
+        for reference in all {
+            let keys = match references.extent(&reference) {
+                Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
+                Some(Extent::All) | None => None,
+            };
+            let mut requirements = workload.requirements.iter();
+            let is_required = requirements.any(|it| it.reference == reference);
+            objects.insert(reference.clone());
+            edges.push((reference, at, keys, is_required));
+        }
+    }
+    let objects: Vec<_> = objects.into_iter().collect();
+    let at = |reference: &Reference| objects.binary_search(reference).expect("it was put there");
+    let mut edges: Vec<_> = edges
+        .into_iter()
+        .map(|(reference, workload, keys, is_required)| Edge {
+            object: at(&reference),
+            workload,
+            keys,
+            is_required,
+        })
+        .collect();
+    edges.sort_by_key(|edge| (edge.object, edge.workload));
+    Graph {
+        edges,
+        objects: objects
+            .iter()
+            .map(|reference| ConfigNode {
+                kind: reference.kind,
+                namespace: reference.namespace.to_string(),
+                name: reference.name.to_string(),
+                exists: (there.get(&reference.kind)).map(|it| it.contains_key(reference)),
+                is_held: hold_of(reference).unwrap_or_default(),
+            })
+            .collect(),
+        workloads: managed.iter().map(node).collect(),
+    }
+}
+
+fn node(Managed { workload, pods }: &Managed) -> WorkloadNode {
+    WorkloadNode {
+        kind: workload.id.kind.to_string(),
+        namespace: workload.id.namespace.to_string(),
+        name: workload.id.name.to_string(),
+        pods: *pods,
+        hash: match workload.config_hash() {
+            Some(value) if ConfigHash::parse(value).is_some() => Hash::Own,
+            Some(_) if workload.markers.baseline.is_some() => Hash::Baseline,
+            Some(_) => Hash::Foreign,
+            None if workload.markers.baseline.is_some() => Hash::Baseline,
+            None => Hash::None,
+        },
+        is_held: workload
+            .gates
+            .as_deref()
+            .is_some_and(|it| it.hold.is_some()),
+        stage: workload.staged().map(|it| it.stage),
+    }
+}
+
+/// Returns the title of the page.
+pub(crate) fn title(namespace: Option<&Name>) -> String {
+    match namespace {
+        Some(namespace) => format!("What restarts what in namespace {namespace}"),
+        None => "What restarts what".to_owned(),
+    }
+}
+
 #[cfg(test)]
-mod examples;
-mod html;
-mod layout;
-mod markup;
-mod mermaid;
-#[cfg(test)]
-mod on_screen;
-mod section;
-mod svg;
-mod words;
+mod tests {
+    use super::*;
+    use crate::operators::read;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::scope::Scope;
+    use pod_reloader_settings::Args;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
 
-use pod_reloader_core::reference::ConfigKind;
-use serde::Serialize;
+    fn name(name: impl AsRef<str>) -> Name {
+        Name::parse(name.as_ref()).unwrap()
+    }
 
-pub(crate) use self::{dot::dot, html::html, mermaid::mermaid};
+    fn scope() -> Scope {
+        let args = Args::of_container(["--dialects=pod-reloader,stakater"], |_| None);
+        args.unwrap().scope(name("operator"))
+    }
 
-/// Config objects, workloads, and which restarts which. All three lists are sorted.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Graph {
-    /// The config objects that are tracked for some workload.
-    pub(crate) objects: Vec<ConfigNode>,
-    /// The managed workloads.
-    pub(crate) workloads: Vec<WorkloadNode>,
-    /// The effects of objects on workloads.
-    pub(crate) edges: Vec<Edge>,
-}
+    fn managed(scope: &Scope, namespace: &str, name: &str, annotation: (&str, &str)) -> Managed {
+        let object = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": "1",
+                "annotations": {annotation.0: annotation.1},
+            },
+            "spec": {"selector": {}, "template": {}},
+        });
+        let object = to_raw_value(&object).unwrap();
+        Managed {
+            workload: read(scope, WorkloadKind::DEPLOYMENT, &object).unwrap(),
+            pods: Some(1),
+        }
+    }
 
-/// A ConfigMap or Secret.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ConfigNode {
-    /// ConfigMap or Secret.
-    #[serde(serialize_with = "as_text")]
-    pub(crate) kind: ConfigKind,
-    /// Its namespace.
-    pub(crate) namespace: String,
-    /// Its name.
-    pub(crate) name: String,
-    /// True if the object exists; `None` if the user may not see that.
-    pub(crate) exists: Option<bool>,
-    /// True if the object is on hold, and with it every workload that it restarts.
-    pub(crate) is_held: bool,
-}
+    fn there(namespaces: usize, each: usize) -> There {
+        let of_kind = |kind| {
+            let all = (0..namespaces * each).map(|at| Reference {
+                kind,
+                namespace: name(format!("ns-{}", at / each)),
+                name: name(format!("app-{}", at % each)),
+            });
+            (kind, all.map(|it| (it, false)).collect())
+        };
+        ConfigKind::ALL.map(of_kind).into()
+    }
 
-/// A workload.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct WorkloadNode {
-    /// Its kind, such as `Deployment`.
-    pub(crate) kind: String,
-    /// Its namespace.
-    pub(crate) namespace: String,
-    /// Its name.
-    pub(crate) name: String,
-    /// Number of pods that it asks for, if that can be seen.
-    pub(crate) pods: Option<i64>,
-    /// The hash that its pod template carries.
-    pub(crate) hash: Hash,
-    /// True if the workload itself is on hold.
-    pub(crate) is_held: bool,
-    /// Its stage, if its restarts are staged.
-    pub(crate) stage: Option<i32>,
-}
+    #[test]
+    fn a_regular_expression_matches_in_its_own_namespace_alone() {
+        let list = ("configmap.reloader.stakater.com/reload", "app-[01]");
+        let managed = [managed(&scope(), "ns-1", "web", list)];
+        let graph = graph(&managed, &there(3, 4));
+        let objects = graph.objects.iter();
+        let objects: Vec<_> = objects
+            .map(|it| format!("{}/{}/{}", it.kind, it.namespace, it.name))
+            .collect();
+        assert_eq!(objects, ["ConfigMap/ns-1/app-0", "ConfigMap/ns-1/app-1"]);
+        assert_eq!(graph.edges.len(), 2);
+    }
 
-/// The kind of hash that a pod template carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Hash {
-    /// A hash of ours.
-    Own,
-    /// No hash of ours; a baseline takes its place.
-    Baseline,
-    /// A hash of somebody else.
-    Foreign,
-    /// No hash yet.
-    None,
-}
+    #[test]
+    fn objects_and_workloads_on_hold_are_drawn_as_such() {
+        let list = ("pod-reloader.cs.sap.com/configmaps", "app-0,app-1");
+        let mut web = managed(&scope(), "ns-0", "web", list);
+        let held = ("pod-reloader.cs.sap.com/hold", "true");
+        web.workload.gates = managed(&scope(), "ns-0", "web", held).workload.gates;
+        let mut there = there(1, 2);
+        let config_maps = there.get_mut(&ConfigKind::ConfigMap).unwrap();
+        *config_maps.values_mut().next().unwrap() = true;
+        let graph = graph(&[web], &there);
+        let held = |it: &ConfigNode| (it.name.clone(), it.is_held);
+        let objects = Vec::from_iter(graph.objects.iter().map(held));
+        assert_eq!(
+            objects,
+            [("app-0".to_owned(), true), ("app-1".to_owned(), false)]
+        );
+        assert!(graph.workloads[0].is_held);
+    }
 
-/// An edge: a config object is tracked for a workload of its own namespace.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Edge {
-    /// Index of the object in [`Graph::objects`].
-    pub(crate) object: usize,
-    /// Index of the workload in [`Graph::workloads`].
-    pub(crate) workload: usize,
-    /// The tracked keys of the object; `None` for all.
-    pub(crate) keys: Option<Vec<String>>,
-    /// True if the pods cannot start without the object.
-    pub(crate) is_required: bool,
-}
-
-fn as_text<S: serde::Serializer>(kind: &ConfigKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind.as_str())
+    /// Never ends in reasonable time if each workload is compared with all objects.
+    #[test]
+    fn thousands_of_workloads_are_drawn_beside_many_objects() {
+        let scope = scope();
+        let list = ("pod-reloader.cs.sap.com/configmaps", "app-7");
+        let managed: Vec<_> = (0..5000)
+            .map(|at| managed(&scope, &format!("ns-{}", at % 100), "web", list))
+            .collect();
+        let there = there(100, 150);
+        let graph = graph(&managed, &there);
+        assert_eq!((graph.edges.len(), graph.objects.len()), (5000, 100));
+    }
 }

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{Chosen, Target};
-use crate::changes::Compare;
 use crate::cluster::canned::{Canned, cluster_config_sync, copy_of, deployment, replica_set};
 use crate::cluster::encoded;
+use crate::history::Compare;
 use crate::operators::Operators;
 use crate::print::{Answer, is_hidden};
-use crate::{changes, draw, explain, graph, impact, list, print, status, undo, wait};
+use crate::{explain, graph, history, impact, list, picture, print, status, undo, wait};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
@@ -78,7 +78,7 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         };
         let (explained, _) = explain::explain(&cluster, &operators, &web).await.unwrap();
         told.add(&explained);
-        let history = changes::history(&cluster, &operators, &web, Compare::Values).await;
+        let history = history::history(&cluster, &operators, &web, Compare::Values).await;
         told.add(&history.unwrap().0);
         let undone = undo::undo(&cluster, &operators, &web, None).await;
         told.add(&undone.unwrap().0);
@@ -109,11 +109,11 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         };
         let listed = list::list(&cluster, &operators, query).await;
         told.add(&listed.unwrap().0);
-        let drawn = draw::draw(&cluster, &operators, Some(&cluster.namespace)).await;
+        let drawn = graph::draw(&cluster, &operators, Some(&cluster.namespace)).await;
         let (drawn, _, _) = drawn.unwrap();
         let value = serde_json::to_value(&drawn).unwrap();
         told.json.push((print::json(&drawn), value));
-        for picture in [graph::dot(&drawn), graph::html(&drawn, "title")] {
+        for picture in [picture::dot(&drawn), picture::html(&drawn, "title")] {
             told.texts.push(print::document(&picture));
         }
     });

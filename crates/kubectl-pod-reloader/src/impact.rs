@@ -544,7 +544,7 @@ Used later by the pods of
         };
         let error = workloads::get(&cluster, &operators, &web).await.err();
         assert_eq!(error, Some(absent.clone()));
-        let drawn = crate::draw::draw(&cluster, &operators, Some(&cluster.namespace)).await;
+        let drawn = crate::graph::draw(&cluster, &operators, Some(&cluster.namespace)).await;
         assert_eq!(drawn.err(), Some(absent));
         let all = crate::args::Chosen::Selected {
             kind: None,

@@ -17,7 +17,7 @@ use self::reports::Reports;
 use self::status::{Facts, ListStatus};
 pub(crate) use self::watch::Watch;
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::history::age;
+use crate::events::age;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{self, Answer, Text, Verdict, count};
 use crate::workloads::{self, HashWriter, Reply, Seen};

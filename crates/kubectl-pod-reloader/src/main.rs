@@ -7,11 +7,10 @@
 mod approve;
 mod args;
 mod bindings;
-mod changes;
 mod cluster;
 mod complete;
-mod draw;
 mod due;
+mod events;
 mod explain;
 mod gates;
 mod graph;
@@ -25,6 +24,7 @@ mod list;
 mod migrate;
 mod objects;
 mod operators;
+mod picture;
 mod plan;
 mod print;
 mod protection;
@@ -50,8 +50,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
 use crate::args::{Chosen, Cli, Command, Format, Migrated, Output, Sources, Target, Words};
-use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
+use crate::history::Compare;
 use crate::list::Watch;
 use crate::operators::Operators;
 use crate::plan::Unreadable;
@@ -266,7 +266,7 @@ impl Session<'_> {
 
     /// Lists the revisions of a workload.
     async fn history(self, target: &Target, compare: Compare) -> Result<ExitCode, Failure> {
-        self.print(changes::history(self.cluster, self.operators, target, compare).await?)
+        self.print(history::history(self.cluster, self.operators, target, compare).await?)
     }
 
     /// Shows what manifests would restart.
@@ -297,7 +297,7 @@ impl Session<'_> {
 
     /// Draws a namespace, or all.
     async fn draw(self, namespace: Option<&Name>) -> Result<ExitCode, Failure> {
-        let (graph, notes, verdict) = draw::draw(self.cluster, self.operators, namespace).await?;
+        let (graph, notes, verdict) = graph::draw(self.cluster, self.operators, namespace).await?;
         for note in &notes {
             print::note(note);
         }
@@ -308,10 +308,10 @@ impl Session<'_> {
         print::plain(&match self.format.output {
             Output::Json => print::json(&graph),
             Output::Yaml => print::yaml(&graph),
-            Output::Dot => graph::dot(&graph),
-            Output::Html => graph::html(&graph, &draw::title(namespace)),
+            Output::Dot => picture::dot(&graph),
+            Output::Html => picture::html(&graph, &graph::title(namespace)),
             Output::Text | Output::Mermaid | Output::Wide | Output::Name | Output::JsonPath => {
-                graph::mermaid(&graph)
+                picture::mermaid(&graph)
             }
         })?;
         Ok(verdict.into())

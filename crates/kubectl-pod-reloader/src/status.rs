@@ -23,7 +23,7 @@ use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
 use self::writer::writer;
 use crate::cluster::{Cluster, Unseen};
-use crate::history;
+use crate::events;
 use crate::operators::{Operator, Operators, Unread};
 use crate::print::{Answer, Text, Verdict, by};
 use crate::syncs::Sync;
@@ -115,7 +115,7 @@ pub(crate) async fn status(
         return Err(none.clone());
     }
     let all = every_workload(cluster, operators).await;
-    let events = history::events(cluster, None).await;
+    let events = events::events(cluster, None).await;
     let warnings = events.as_deref().map(Warnings::of);
     let mut unseen = operators.unseen.clone();
     let unlisted = all.unlisted.iter();

@@ -11,8 +11,8 @@ use pod_reloader_core::sync_status::SyncStatus;
 use super::pinning::undone_copies;
 use crate::cluster::{Cluster, Unseen};
 use crate::due::{self, Wait};
+use crate::events::{self, Event};
 use crate::gates;
-use crate::history::{self, Event};
 use crate::objects::{self, Found};
 use crate::operators::Operators;
 use crate::workloads::{Reply, Seen};
@@ -45,7 +45,7 @@ impl Findings {
             None => Some(seen.query_status(cluster).await),
             Some(_) => None,
         };
-        let events = history::events(cluster, Some(seen)).await;
+        let events = events::events(cluster, Some(seen)).await;
         let known = (&found, events.as_deref().unwrap_or_default());
         let waits_for = waits_for(cluster, operators, seen, reply.as_ref(), known).await;
         Self {
@@ -56,7 +56,7 @@ impl Findings {
             reply,
             events,
             waits_for,
-            hash_since: history::hash_since(cluster, seen).await,
+            hash_since: events::hash_since(cluster, seen).await,
         }
     }
 

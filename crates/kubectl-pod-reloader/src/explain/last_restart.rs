@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::history::Event;
+use crate::events::Event;
 use crate::workloads::{HashWriter, Seen};
 
 /// Time by which a ReplicaSet may seem later than its Event, as its creation time has no fractions of a

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use pod_reloader_core::name::Name;
 
 use crate::cluster::{Cluster, Unseen};
-use crate::history::{self, Event};
+use crate::events::{self, Event};
 
 /// What Events say, by workload.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Reports {
     /// Reads the Events of a namespace, or of all.
     pub(super) async fn read(cluster: &Cluster, namespace: Option<&Name>) -> Result<Self, Unseen> {
         let mut reports = Self::default();
-        history::each_event(cluster, namespace, |event| reports.add(event)).await?;
+        events::each_event(cluster, namespace, |event| reports.add(event)).await?;
         Ok(reports)
     }
 

@@ -8,8 +8,8 @@ use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 use serde::{Serialize, Serializer};
 
 use crate::due::{self, HALTED, MISSING_CONFIG};
+use crate::events::Event;
 use crate::gates;
-use crate::history::Event;
 use crate::rollout::Rollout;
 use crate::workloads::Seen;
 

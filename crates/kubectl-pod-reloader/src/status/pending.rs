@@ -6,8 +6,8 @@ use pod_reloader_core::gate::Gates;
 use pod_reloader_core::sync_status::Report;
 
 use crate::due::{HALTED, PENDING, told_by};
+use crate::events::Event;
 use crate::gates;
-use crate::history::Event;
 use crate::print::Verdict;
 
 /// Returns what a workload that is due waits for, and whether that is well. `None` if it should not wait.

@@ -23,7 +23,7 @@ use serde_json::Value;
 pub(super) use self::warnings::{Warnings, warned};
 use super::{Check, pending};
 use crate::cluster::Cluster;
-use crate::history::Event;
+use crate::events::Event;
 use crate::operators::Operator;
 use crate::print::{Verdict, some};
 use crate::rollout::Rollout;

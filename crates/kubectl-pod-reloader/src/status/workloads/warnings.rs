@@ -6,7 +6,7 @@ use pod_reloader_core::sync_status::SyncStatus;
 
 use super::{Managed, NAMED, Replies};
 use crate::cluster::Unseen;
-use crate::history::{self, Event};
+use crate::events::{self, Event};
 use crate::print::{Verdict, some};
 use crate::status::Check;
 use crate::workloads::Reply;
@@ -32,7 +32,7 @@ impl<'a> Warnings<'a> {
         let latest = newest.filter_map(|(about, events)| Some((*about, *events.first()?)));
         let latest = latest.collect();
         let problems = by_workload.into_iter();
-        let problems = problems.map(|(about, events)| (about, history::problems(events)));
+        let problems = problems.map(|(about, events)| (about, events::problems(events)));
         Self {
             latest,
             problems: problems.collect(),

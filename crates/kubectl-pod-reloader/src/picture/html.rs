@@ -166,8 +166,8 @@ const DENSE: Spacing = Spacing {
 mod tests {
 
     use super::*;
-    use crate::graph::examples::{HOSTILE, hostile, many, shop, small};
-    use crate::graph::{dot, mermaid};
+    use crate::picture::examples::{HOSTILE, hostile, many, shop, small};
+    use crate::picture::{dot, mermaid};
 
     #[test]
     fn an_empty_graph_says_so() {

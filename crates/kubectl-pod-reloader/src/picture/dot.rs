@@ -109,7 +109,7 @@ const HEAD: &str = r##"digraph "pod-reloader" {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::examples::{hostile, small};
+    use crate::picture::examples::{hostile, small};
 
     #[test]
     fn an_empty_graph_is_drawn() {

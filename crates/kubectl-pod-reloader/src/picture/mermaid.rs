@@ -205,7 +205,7 @@ const MOST_BYTES: usize = 50_000 - 1_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::examples::{hostile, many, small};
+    use crate::picture::examples::{hostile, many, small};
 
     fn body(graph: &Graph) -> String {
         let text = mermaid(graph);

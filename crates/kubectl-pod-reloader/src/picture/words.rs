@@ -69,7 +69,7 @@ pub(super) fn notes_of_workload(workload: &WorkloadNode) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::examples::small;
+    use crate::picture::examples::small;
 
     #[test]
     fn holds_and_stages_are_told() {
