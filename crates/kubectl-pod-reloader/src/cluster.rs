@@ -277,7 +277,7 @@ mod tests {
     use super::canned::{Canned, deployment};
     use super::*;
     use crate::operators::Operators;
-    use crate::{events, objects, workloads};
+    use crate::{events, objects, revisions, workloads};
     use pod_reloader_core::reference::ConfigKind;
     use serde_json::json;
 
@@ -311,7 +311,7 @@ mod tests {
             let events = events::events(&cluster, seen).await;
             listed.push(events.map(|it| it.len()));
         }
-        let since = events::hash_since(&cluster, &web).await;
+        let since = revisions::hash_since(&cluster, &web).await;
         listed.push(since.map(|it| usize::from(it.is_some())));
         let elsewhere = Name::parse("elsewhere").unwrap();
         for namespace in [None, Some(&elsewhere)] {

@@ -12,6 +12,7 @@ use crate::gates;
 use crate::objects;
 use crate::operators::Operators;
 use crate::print::some;
+use crate::revisions;
 use crate::rollout::Rollout;
 use crate::workloads::{self, Reply, Seen};
 
@@ -164,7 +165,7 @@ async fn still_fails(
         Reply::Unanswered => false,
         Reply::Impossible(error) => return Err(error),
     };
-    let since = events::hash_since(cluster, &seen).await?;
+    let since = revisions::hash_since(cluster, &seen).await?;
     Ok(has_content && since.is_none_or(|since| since <= latest.at))
 }
 

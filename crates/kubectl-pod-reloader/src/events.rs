@@ -1,5 +1,4 @@
-//! Finds out what happened to a workload: the operator's Events about it, and since when its pods have their
-//! hash.
+//! Reads the Events of the operator.
 
 use jiff::Timestamp;
 use pod_reloader_core::annotations::FIELD_MANAGER;
@@ -8,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
-use crate::revisions::{Revision, revisions};
 use crate::workloads::Seen;
 
 /// An Event of the operator about a workload.
@@ -191,88 +189,14 @@ pub(crate) fn problems<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&
     problems
 }
 
-/// Returns the time since when the pods of a workload have its config hash: the creation of the oldest of its
-/// newest revisions that carry it. `None` if no revision does.
-///
-/// Revisions outlive Events, which an apiserver retains for an hour only.
-pub(crate) async fn hash_since(
-    cluster: &Cluster,
-    seen: &Seen<'_>,
-) -> Result<Option<Timestamp>, Unseen> {
-    let revisions = revisions(cluster, seen).await?.unwrap_or_default();
-    Ok(since(&revisions, seen.workload.config_hash()))
-}
-
-/// Expects the newest revision first.
-fn since(revisions: &[Revision], hash: Option<&str>) -> Option<Timestamp> {
-    let revisions = revisions.iter();
-    let carrying = revisions.take_while(|it| it.stamps.config_hash.as_deref() == hash);
-    carrying.last()?.created
-}
-
-/// Formats a time: `2026-11-21 20:59:12 UTC, 3 min ago`.
-pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).as_secs();
-    let ago = match seconds {
-        ..0 => "just now".to_owned(),
-        0..120 => format!("{seconds} s ago"),
-        120..7200 => format!("{} min ago", seconds / 60),
-        7200..172_800 => format!("{} h ago", seconds / 3600),
-        _ => format!("{} days ago", seconds / 86_400),
-    };
-    format!("{} UTC, {ago}", at.strftime("%Y-%m-%d %H:%M:%S"))
-}
-
-/// Formats an age as kubectl does: `90s`, `4m30s`, `3h`, `2d`.
-pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).as_secs().max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    let with = |number: i64, unit: char, rest: i64, smaller: char| match rest {
-        0 => format!("{number}{unit}"),
-        rest => format!("{number}{unit}{rest}{smaller}"),
-    };
-    match seconds {
-        ..120 => format!("{seconds}s"),
-        120..600 => with(minutes, 'm', seconds % 60, 's'),
-        600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => with(hours, 'h', minutes % 60, 'm'),
-        28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => with(days, 'd', hours % 24, 'h'),
-        _ => format!("{days}d"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::revisions::Stamps;
     use serde_json::json;
     use serde_json::value::to_raw_value;
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn the_age_of_a_hash_is_that_of_its_oldest_consecutive_revision() {
-        let revision = |number: i64, hash: &str| Revision {
-            number,
-            created: Some(at(&format!("2026-01-01T00:{number:02}:00Z"))),
-            stamps: Stamps {
-                config_hash: Some(hash.to_owned()),
-                pins: None,
-            },
-        };
-        let revisions = [
-            revision(10, "new"),
-            revision(9, "new"),
-            revision(8, "old"),
-            revision(2, "new"),
-        ];
-        let oldest = Some(at("2026-01-01T00:09:00Z"));
-        assert_eq!(since(&revisions, Some("new")), oldest);
-        assert_eq!(since(&revisions, Some("other")), None);
-        assert_eq!(since(&revisions, None), None);
     }
 
     #[test]
@@ -338,34 +262,5 @@ mod tests {
         ];
         let reasons: Vec<_> = problems(&events).iter().map(|it| &*it.reason).collect();
         assert_eq!(reasons, ["PatchRefused", "MissingConfig"]);
-    }
-
-    #[test]
-    fn an_age_has_the_form_of_kubectl() {
-        let now = at("2026-01-31T00:00:00Z");
-        for (seconds, expected) in [
-            (-5, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (270, "4m30s"),
-            (3600, "60m"),
-            (10_800, "3h"),
-            (11_100, "3h5m"),
-            (90_000, "25h"),
-            (172_800, "2d"),
-            (176_400, "2d1h"),
-            (864_000, "10d"),
-        ] {
-            let then = now - jiff::SignedDuration::from_secs(seconds);
-            assert_eq!(age(then, now), expected);
-        }
-    }
-
-    #[test]
-    fn times_are_written_in_words() {
-        let now = at("2026-01-03T00:00:00Z");
-        let told = when(at("2026-01-02T23:55:30Z"), now);
-        assert_eq!(told, "2026-01-02 23:55:30 UTC, 4 min ago");
-        assert!(when(now, at("2026-01-02T00:00:00Z")).ends_with("just now"));
     }
 }

@@ -26,11 +26,12 @@ use self::sync_status::sync_status;
 use self::table::{ObjectRow, rows};
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
-use crate::events::{self, Event, when};
+use crate::events::{self, Event};
 use crate::objects;
 use crate::operators::{Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
+use crate::times::when;
 use crate::workloads::{self, HashWriter, Seen};
 
 /// Field managers of `kubectl rollout`, whose undo brings an earlier hash along. It names none itself, so the apiserver

@@ -14,10 +14,10 @@ use serde::Serialize;
 use self::differences::Step;
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
-use crate::events::when;
 use crate::operators::Operators;
 use crate::print::{Answer, Text, Verdict, some};
 use crate::revisions::{Revision, Stamps, revisions};
+use crate::times::when;
 use crate::workloads::{self, Seen};
 
 /// What to compare.

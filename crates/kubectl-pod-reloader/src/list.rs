@@ -17,9 +17,9 @@ use self::reports::Reports;
 use self::status::{Facts, ListStatus};
 pub(crate) use self::watch::Watch;
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::events::age;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{self, Answer, Text, Verdict, count};
+use crate::times::age;
 use crate::workloads::{self, HashWriter, Reply, Seen};
 
 /// The version of the list's form.

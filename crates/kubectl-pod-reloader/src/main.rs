@@ -35,6 +35,7 @@ mod selection;
 mod status;
 mod steps;
 mod syncs;
+mod times;
 mod undo;
 mod version;
 mod wait;

@@ -92,6 +92,25 @@ pub(crate) async fn revisions(
     Ok(Some(revisions))
 }
 
+/// Returns the time since when the pods of a workload have its config hash: the creation of the oldest of its
+/// newest revisions that carry it. `None` if no revision does.
+///
+/// Revisions outlive Events, which an apiserver retains for an hour only.
+pub(crate) async fn hash_since(
+    cluster: &Cluster,
+    seen: &Seen<'_>,
+) -> Result<Option<Timestamp>, Unseen> {
+    let revisions = revisions(cluster, seen).await?.unwrap_or_default();
+    Ok(since(&revisions, seen.workload.config_hash()))
+}
+
+/// Expects the newest revision first.
+fn since(revisions: &[Revision], hash: Option<&str>) -> Option<Timestamp> {
+    let revisions = revisions.iter();
+    let carrying = revisions.take_while(|it| it.stamps.config_hash.as_deref() == hash);
+    carrying.last()?.created
+}
+
 /// Lists the revisions among these objects that belong to the workload with this UID.
 async fn own<K: NamesCopies + DeserializeOwned>(
     cluster: &Cluster,
@@ -119,5 +138,36 @@ impl From<revision::Revision> for Revision {
                 pins: revision.pins.map(Into::into),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_age_of_a_hash_is_that_of_its_oldest_consecutive_revision() {
+        let revision = |number: i64, hash: &str| Revision {
+            number,
+            created: Some(at(&format!("2026-01-01T00:{number:02}:00Z"))),
+            stamps: Stamps {
+                config_hash: Some(hash.to_owned()),
+                pins: None,
+            },
+        };
+        let revisions = [
+            revision(10, "new"),
+            revision(9, "new"),
+            revision(8, "old"),
+            revision(2, "new"),
+        ];
+        let oldest = Some(at("2026-01-01T00:09:00Z"));
+        assert_eq!(since(&revisions, Some("new")), oldest);
+        assert_eq!(since(&revisions, Some("other")), None);
+        assert_eq!(since(&revisions, None), None);
     }
 }

@@ -15,6 +15,7 @@ use crate::events::{self, Event};
 use crate::gates;
 use crate::objects::{self, Found};
 use crate::operators::Operators;
+use crate::revisions;
 use crate::workloads::{Reply, Seen};
 
 /// Everything besides the workload itself.
@@ -56,7 +57,7 @@ impl Findings {
             reply,
             events,
             waits_for,
-            hash_since: events::hash_since(cluster, seen).await,
+            hash_since: revisions::hash_since(cluster, seen).await,
         }
     }
 
