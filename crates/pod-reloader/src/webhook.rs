@@ -4,7 +4,7 @@
 
 mod body;
 pub(crate) mod certificate;
-pub(crate) mod error;
+mod error;
 pub(crate) mod fields;
 pub(crate) mod in_use;
 pub(crate) mod keep;
@@ -30,7 +30,8 @@ use pod_reloader_core::scope::Scope;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
-use self::body::{Limits, Received, Timeout, Trouble};
+use self::body::{Limits, Received, Timeout};
+use self::error::Trouble;
 use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;

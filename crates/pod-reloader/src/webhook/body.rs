@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use pod_reloader_core::review::InvalidReview;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use super::Webhook;
+use super::error::Trouble;
 use crate::runtime::budget::{Budget, Share};
 
 /// The maximum length of a request that an apiserver takes, in bytes.
@@ -103,7 +102,7 @@ impl Limits {
             .and_then(|length| length.to_str().ok()?.parse().ok());
         let length: usize = announced.unwrap_or(MAX_REVIEW);
         if length > MAX_REVIEW {
-            return Err(Trouble::TooLarge);
+            return Err(Trouble::TooLarge { limit: MAX_REVIEW });
         }
         let mut received = ReviewBody {
             bytes: Vec::new(),
@@ -162,7 +161,7 @@ impl ReviewBody {
             };
             let so_far = self.bytes.len() + part.len();
             if so_far > length {
-                return Err(Trouble::TooLarge);
+                return Err(Trouble::TooLarge { limit: MAX_REVIEW });
             }
             let (weight, rest) = match so_far > LARGE_REVIEW {
                 true => (WEIGHT * so_far, RESERVED_FOR_OTHERS),
@@ -232,55 +231,6 @@ impl Timeout {
             .unwrap_or(DEFAULT_TIMEOUT)
             .min(Duration::from_secs(30));
         now + timeout.saturating_sub(MARGIN.max(timeout / 10))
-    }
-}
-
-/// The reason why a review gets only an HTTP error. The failurePolicy then decides.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    Invalid(String),
-    NotJson,
-    TooLarge,
-    Slow,
-    Overloaded,
-    NotReady(&'static str),
-}
-
-impl From<InvalidReview> for Trouble {
-    fn from(error: InvalidReview) -> Self {
-        Self::Invalid(error.to_string())
-    }
-}
-
-impl IntoResponse for Trouble {
-    fn into_response(self) -> Response {
-        // The apiserver tries again after 429 and 503, but only if the answer says when.
-        let later = [(header::RETRY_AFTER, "1")];
-        match self {
-            Self::Invalid(problem) => (StatusCode::BAD_REQUEST, problem).into_response(),
-            Self::NotJson => {
-                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json").into_response()
-            }
-            Self::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the review is larger than {} MiB", MAX_REVIEW >> 20),
-            )
-                .into_response(),
-            Self::Slow => (
-                StatusCode::REQUEST_TIMEOUT,
-                "the review did not arrive in time",
-            )
-                .into_response(),
-            Self::Overloaded => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                later,
-                "too many reviews at once",
-            )
-                .into_response(),
-            Self::NotReady(obstacle) => {
-                (StatusCode::SERVICE_UNAVAILABLE, later, obstacle).into_response()
-            }
-        }
     }
 }
 

@@ -1,61 +1,57 @@
-//! The errors of managing a CA of our own.
+//! The error of a route: the HTTP status of a review that gets no answer.
 
-use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::Reference;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use pod_reloader_core::review::InvalidReview;
 
-use crate::runtime::error::CallError;
-
-/// An operation that failed, its object, and the cause.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AuthorityError {
-    #[error("issuing the webhook's certificate")]
-    Issue {
-        #[source]
-        source: webhook_certs::Error,
+/// The reason why a review gets only an HTTP error. The failurePolicy then decides.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    Invalid(String),
+    NotJson,
+    TooLarge {
+        /// The maximum length of a review, in bytes.
+        limit: usize,
     },
-    #[error("managing the webhook's CA and certificate in {secret}")]
-    Secret {
-        secret: Reference,
-        #[source]
-        source: CallError,
-    },
-    #[error("managing the CA in MutatingWebhookConfiguration {name}")]
-    WebhookConfiguration {
-        name: Name,
-        #[source]
-        source: CallError,
-    },
+    Slow,
+    Overloaded,
+    NotReady(&'static str),
 }
 
-impl AuthorityError {
-    /// Returns true if somebody else wrote first, so that everything must be read again.
-    pub(crate) fn is_race(&self) -> bool {
-        match self {
-            // A Secret that was read, but is not found when it is written, was deleted in between.
-            Self::Secret { source, .. } => source.is_conflict() || source.is_not_found(),
-            Self::WebhookConfiguration { source, .. } => {
-                source.is_conflict() || source.is_failed_test()
-            }
-            _ => false,
-        }
+impl From<InvalidReview> for Trouble {
+    fn from(error: InvalidReview) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pod_reloader_core::reference::ConfigKind;
-
-    #[test]
-    fn an_error_names_the_kind_of_an_object_once() {
-        let secret = Reference {
-            kind: ConfigKind::Secret,
-            namespace: Name::parse("operator").unwrap(),
-            name: Name::parse("keys").unwrap(),
-        };
-        let source = CallError::NoRoom;
-        let text = pod_reloader_core::error::chain(&AuthorityError::Secret { secret, source });
-        assert_eq!(text.matches("Secret").count(), 1, "{text}");
-        assert!(text.contains("Secret operator/keys"), "{text}");
+impl IntoResponse for Trouble {
+    fn into_response(self) -> Response {
+        // The apiserver tries again after 429 and 503, but only if the answer says when.
+        let later = [(header::RETRY_AFTER, "1")];
+        match self {
+            Self::Invalid(problem) => (StatusCode::BAD_REQUEST, problem).into_response(),
+            Self::NotJson => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json").into_response()
+            }
+            Self::TooLarge { limit } => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the review is larger than {} MiB", limit >> 20),
+            )
+                .into_response(),
+            Self::Slow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "the review did not arrive in time",
+            )
+                .into_response(),
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                later,
+                "too many reviews at once",
+            )
+                .into_response(),
+            Self::NotReady(obstacle) => {
+                (StatusCode::SERVICE_UNAVAILABLE, later, obstacle).into_response()
+            }
+        }
     }
 }

@@ -19,7 +19,8 @@ use serde_json::Value;
 use tokio::time::timeout_at;
 use tracing::warn;
 
-use super::body::{Received, Trouble};
+use super::body::Received;
+use super::error::Trouble;
 use super::in_use::{LATE, MARGIN};
 use crate::live::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;

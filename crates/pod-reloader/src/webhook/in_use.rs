@@ -8,7 +8,8 @@ use pod_reloader_core::review::{self, Request};
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::body::{Received, Trouble};
+use super::body::Received;
+use super::error::Trouble;
 use crate::live::covered::Covered;
 use crate::live::protected::ProtectedReads;
 use crate::live::users::{Needing, Users};

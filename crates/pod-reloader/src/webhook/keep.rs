@@ -9,7 +9,8 @@ use pod_reloader_core::review;
 use tokio::time::timeout_at;
 use tracing::{info, warn};
 
-use super::body::{Received, Trouble};
+use super::body::Received;
+use super::error::Trouble;
 use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
 use crate::live::covered::Covered;
 use crate::live::kept::KeptCalls;

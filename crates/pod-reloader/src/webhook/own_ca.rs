@@ -1,5 +1,7 @@
 //! Manages a CA and a certificate of our own: in a Secret, in the webhook configuration, and in use.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +19,12 @@ use tokio::time::Instant;
 use tracing::{debug, info};
 use webhook_certs::{Authority, Change, CurrentCertificate, Next, Publication, Stored};
 
+use self::error::AuthorityError;
 use crate::metrics::Metrics;
 use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
 use crate::runtime::complaint::Complaint;
 use crate::runtime::error::CallError;
 use crate::webhook::certificate;
-use crate::webhook::error::AuthorityError;
 
 /// The objects in which the CA is stored, and those it is for.
 #[derive(Clone, Debug)]

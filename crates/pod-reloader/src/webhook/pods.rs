@@ -3,7 +3,8 @@
 use pod_reloader_core::pinned_pod::use_copies;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 
-use super::body::{Received, Trouble};
+use super::body::Received;
+use super::error::Trouble;
 
 /// Answers a review from the review alone, without a read and without the hash keys.
 pub(super) async fn answer(review: Received) -> Result<Vec<u8>, Trouble> {
