@@ -355,8 +355,8 @@ mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, config_map, deployment, operator, operator_with};
     use jiff::SignedDuration;
-    use pod_reloader_core::config_sync::COPY_OF;
     use pod_reloader_core::protect::PROTECT;
+    use pod_reloader_core::seal::COPY_OF;
     use serde_json::{Value, json};
 
     /// Returns a cluster whose workload has had its hash for `minutes`, with `owner` as the owner of that

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pod_reloader_core::config_sync::COPY_OF;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::protect::PROTECT;
 use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::seal::COPY_OF;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};

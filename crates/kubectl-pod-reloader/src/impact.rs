@@ -284,8 +284,8 @@ mod tests {
     use crate::cluster::canned::{
         Canned, cluster_config_sync, config_map, deployment, operator, operator_with,
     };
-    use pod_reloader_core::config_sync::COPY_OF;
     use pod_reloader_core::protect::PROTECT;
+    use pod_reloader_core::seal::COPY_OF;
     use serde_json::json;
 
     /// Workload `web` uses two keys of ConfigMap `app`, only one of which exists. Workload `all` lists `app`

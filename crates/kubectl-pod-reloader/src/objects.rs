@@ -243,8 +243,8 @@ impl Listed {
 mod tests {
     use super::*;
     use pod_reloader_core::annotations::HOLD;
-    use pod_reloader_core::config_sync::COPY_OF;
     use pod_reloader_core::protect::PROTECT;
+    use pod_reloader_core::seal::COPY_OF;
     use serde_json::json;
 
     #[test]

@@ -17,11 +17,8 @@ pub use self::watched::{NamespaceLabels, NamespaceMetadata, Target, TargetMetada
 use crate::hash::Keyring;
 use crate::name::Name;
 use crate::reference::Reference;
-use crate::seal::SEAL;
+use crate::seal::{COPY_OF, SEAL};
 
-/// The annotation of a copy that names its source and its own namespace: `NAMESPACE/NAME@NAMESPACE`. A copy that
-/// somebody clones into another namespace has the wrong one. Anybody may write it, so it takes a [seal](crate::seal).
-pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
 /// The label of a copy with the namespace of its source, by which people find copies.
 pub const COPIED_FROM: &str = "pod-reloader.cs.sap.com/copied-from";
 

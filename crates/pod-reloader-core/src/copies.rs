@@ -11,9 +11,9 @@ use crate::hash::Keyring;
 use crate::manifest::{Data, config_map};
 use crate::mark::{COPY, IS_COPY, Marks, STANDS_IN};
 use crate::name::Name;
-use crate::pins::{COPY_OF, CopyNames, Kept, Pins, claim, plain_copy_name};
+use crate::pins::{CopyNames, Kept, Pins, claim, plain_copy_name};
 use crate::reference::{ConfigKind, Reference};
-use crate::seal::SEAL;
+use crate::seal::{COPY_OF, SEAL};
 use crate::workload::Workload;
 
 /// A copy that has to exist before a pod template names it.

@@ -15,9 +15,6 @@ use crate::name::{MAX_LENGTH, Name};
 use crate::reference::Reference;
 use crate::seal::{Claim, Purpose};
 
-/// Annotation of a copy: the name of the ConfigMap that it was made of.
-pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
-
 /// The maximum number of pins of one pod template, several times the number of objects that a workload may track. The
 /// admission policy has the same limit.
 pub const MAX_PINS: usize = 1024;

@@ -373,9 +373,9 @@ mod tests {
     use super::*;
     use crate::fixtures::keyring;
     use crate::name::Name;
-    use crate::pins::{COPY_OF, claim};
+    use crate::pins::claim;
     use crate::reference::Reference;
-    use crate::seal::SEAL;
+    use crate::seal::{COPY_OF, SEAL};
 
     fn replica_set(number: &str, hash: &str, pins: &str, image: &str) -> Revision {
         let object: ReplicaSet = serde_json::from_value(json!({

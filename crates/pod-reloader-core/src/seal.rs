@@ -9,6 +9,10 @@ use crate::reference::Reference;
 
 /// The annotation with the seal of an object that we have made: 32 hexadecimal digits.
 pub const SEAL: &str = "pod-reloader.cs.sap.com/seal";
+/// The annotation of a copy that says what it was made of. A pinned copy has the name of its ConfigMap. A synced copy has
+/// its source and its own namespace, `NAMESPACE/NAME@NAMESPACE`: if somebody clones it into another namespace, the clone
+/// has the wrong one. Anybody may write it, so it takes a [`SEAL`].
+pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
 
 /// What the marks of an object say that it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::watched::{KIND, MarksOfObject};
-use super::{COPY_OF, ConfigSync, Seals, Target, Whose};
+use super::{ConfigSync, Seals, Target, Whose};
 use crate::name::Name;
 use crate::raw;
 use crate::reference::ConfigKind;
-use crate::seal::SEAL;
+use crate::seal::{COPY_OF, SEAL};
 use crate::texts::Texts;
 
 /// Types of Secrets that are never copied: they mean something only where they are, or belong to another tool.

@@ -90,11 +90,11 @@ impl ConfigSync {
 pub(crate) mod tests {
     use serde_json::{Value, json};
 
+    use super::super::TargetMetadata;
     use super::super::tests::{name, sync, target};
-    use super::super::{COPY_OF, TargetMetadata};
     use super::*;
     use crate::fixtures::keyring;
-    use crate::seal::SEAL;
+    use crate::seal::{COPY_OF, SEAL};
 
     /// Returns seals under these keys. All copies have one.
     pub(crate) fn seals(keys: &[u8]) -> Seals {

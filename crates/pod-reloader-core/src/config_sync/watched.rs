@@ -4,12 +4,11 @@ use kube_core::{ClusterResourceScope, DynamicResourceScope, Selector, SelectorEx
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::COPY_OF;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::raw;
 use crate::reference::ConfigKind;
-use crate::seal::SEAL;
+use crate::seal::{COPY_OF, SEAL};
 
 /// The metadata of a namespace. Only its name, its UID, its labels and whether it is being deleted are parsed.
 #[derive(Clone, Debug, Deserialize)]

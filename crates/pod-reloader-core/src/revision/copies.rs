@@ -8,9 +8,9 @@ use crate::hash::Keyring;
 use crate::mark::{COPY, STANDS_IN};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
-use crate::pins::{COPY_OF, claim, is_copy_name};
+use crate::pins::{claim, is_copy_name};
 use crate::reference::Reference;
-use crate::seal::{SEAL, Sealed};
+use crate::seal::{COPY_OF, SEAL, Sealed};
 
 /// The metadata of a ConfigMap with the label of copies.
 #[derive(Clone, Debug, Deserialize)]

@@ -4,11 +4,11 @@ use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::kept::{KEPT, KeptMetadata, Role};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::COPY_OF;
 use pod_reloader_core::protect::RunningPod;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, NamespaceMetadata, Reference};
 use pod_reloader_core::release::{ReleaseObject, ReleaseSecret};
 use pod_reloader_core::revision::{CopyMetadata, NamesCopies, ReplicaSet};
+use pod_reloader_core::seal::COPY_OF;
 use pod_reloader_core::stuck::SetPod;
 use serde_json::{Value, json};
 

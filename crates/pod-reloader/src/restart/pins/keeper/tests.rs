@@ -14,9 +14,9 @@ use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
-use pod_reloader_core::pins::{COPY_OF, plain_copy_name};
+use pod_reloader_core::pins::plain_copy_name;
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::seal::{Claim, Purpose, SEAL};
+use pod_reloader_core::seal::{COPY_OF, Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

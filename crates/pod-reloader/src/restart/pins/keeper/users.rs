@@ -240,11 +240,10 @@ mod tests {
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::mark::{COPY, STANDS_IN};
     use pod_reloader_core::object::WorkloadObject;
-    use pod_reloader_core::pins::COPY_OF;
     use pod_reloader_core::reference::Reference;
     use pod_reloader_core::revision::ControllerRevision;
     use pod_reloader_core::scope::Scope;
-    use pod_reloader_core::seal::{Claim, Purpose, SEAL};
+    use pod_reloader_core::seal::{COPY_OF, Claim, Purpose, SEAL};
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
