@@ -211,6 +211,6 @@ mod tests {
     fn the_documented_number_of_copies_at_once_is_right() {
         let page = include_str!("../../../../docs/architecture.md");
         assert_eq!(AT_ONCE, 2);
-        assert!(page.contains("writes two copies at a time"));
+        assert!(page.contains("writes two synced copies at a time"));
     }
 }
