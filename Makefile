@@ -1,6 +1,8 @@
 # What one does in this repository: `make help` lists it.
 
 .DEFAULT_GOAL := help
+# A file whose command fails is not left behind half written, to be taken for a complete one.
+.DELETE_ON_ERROR:
 
 e2e := pod-reloader-e2e
 scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/house scripts/prose scripts/site scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
