@@ -164,7 +164,8 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,unit and router tests,$(unit_tests) --no-run && $(MAKE) --no-print-directory --jobs=2 short-unit-tests long-unit-tests)
+	$(call phase,build of unit and router tests,$(unit_tests) --no-run)
+	$(call phase,unit and router tests,$(MAKE) --no-print-directory --jobs=2 short-unit-tests long-unit-tests)
 	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
 	$(call phase,build,$(build))
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
