@@ -175,11 +175,12 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	@scripts/test-runner --end
 
 .PHONY: short-unit-tests long-unit-tests
+# Without MAKEFLAGS: it tells compilers of pipes of make that are closed in these commands.
 short-unit-tests:
-	@$(browser) $(tests) --lib --bins $(addprefix --test=,$(filter-out $(long),$(in_files_and_folders))) $(TEST) && $(tests) --doc $(TEST)
+	@unset MAKEFLAGS; $(browser) $(tests) --lib --bins $(addprefix --test=,$(filter-out $(long),$(in_files_and_folders))) $(TEST) && $(tests) --doc $(TEST)
 # It prints when it is done: the others print meanwhile.
 long-unit-tests:
-	@$(tests) $(addprefix --test=,$(long)) $(TEST) >$(TEST_RECORDS)/long 2>&1; status=$$?; cat $(TEST_RECORDS)/long; exit $$status
+	@unset MAKEFLAGS; $(tests) $(addprefix --test=,$(long)) $(TEST) >$(TEST_RECORDS)/long 2>&1; status=$$?; cat $(TEST_RECORDS)/long; exit $$status
 
 # $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
 changed = changed=$(if $(filter 1,$(CHANGED)),$$(scripts/changed $(1)))
