@@ -12,7 +12,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{ApiResource, DeleteParams, ListParams, PostParams},
+    discovery::Discovery,
 };
 use serde_json::{Value, json};
 
@@ -228,14 +229,10 @@ impl Installation {
                 let release = self.namespace.replace(name, NAME);
                 let [_, chart, values] = &key;
                 let template = ["template", &release, chart, "--namespace", &release];
-                // What all installations share belongs to no release.
-                let here = [
-                    "--dry-run=server",
-                    "--skip-tests",
-                    "--take-ownership",
-                    "--values=-",
-                ];
-                let template = [&template[..], &here].concat();
+                let here = ["--skip-tests", "--values=-"];
+                let served = self.served().await?;
+                let served = served.iter().map(String::as_str);
+                let template: Vec<_> = template.into_iter().chain(here).chain(served).collect();
                 let rendered = self.helm.run_with_input(&template, values).await?;
                 let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
                 let rendered = serde_json::to_string(&objects)?;
@@ -246,6 +243,28 @@ impl Installation {
         let objects = rendered.replace(NAME, name).replace(PORT, &port);
         let objects: Vec<Value> = serde_json::from_str(&objects)?;
         Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
+    }
+
+    /// Returns the arguments by which Helm knows the version of the cluster and what it serves, all that a chart can ask for
+    /// but objects. To ask itself (`--dry-run=server`), Helm reads the schemas of all kinds, which takes it and the apiserver
+    /// a second of processor time. The apiserver checks the fields of each object as it is created.
+    async fn served(&self) -> Result<Vec<String>> {
+        let version = self.client.apiserver_version().await?.git_version;
+        let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
+        let mut args = vec![format!("--kube-version={version}")];
+        for group in discovery.groups() {
+            for version in group.versions() {
+                for (resource, _) in group.versioned_resources(version) {
+                    let ApiResource {
+                        api_version, kind, ..
+                    } = resource;
+                    args.push(format!("--api-versions={api_version}/{kind}"));
+                    // Most versions have several kinds. Once is enough, and more do no harm.
+                    args.push(format!("--api-versions={api_version}"));
+                }
+            }
+        }
+        Ok(args)
     }
 
     /// Runs `helm uninstall`, and waits until everything of the release is gone. Without a release, deletes
