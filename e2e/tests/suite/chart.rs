@@ -45,7 +45,7 @@ fn a_values_file_of_saps_chart_renders_the_same_objects_as_none() -> Result<()> 
 
 #[test]
 fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
-    for (value, complaint) in [
+    let refused = [
         ("webhok.failurePolicy=Fail", "webhok"),
         ("webhook.failurePolcy=Fail", "failurePolcy"),
         ("image.digest=0123", "/image/digest"),
@@ -267,7 +267,12 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "ignoreNamespaces={test},tests.namespace=test",
             "ignoreNamespaces",
         ),
-    ] {
+    ];
+    let (by_schema, by_templates): (Vec<_>, Vec<_>) = refused
+        .into_iter()
+        .partition(|(_, complaint)| complaint.starts_with('/'));
+    refused_by_schema(&by_schema)?;
+    for (value, complaint) in by_templates {
         let error = template(&["--set", value]).err().context(value)?;
         ensure!(format!("{error}").contains(complaint), "{value}: {error}");
     }
@@ -294,7 +299,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
 
 #[test]
 fn address_ranges_of_both_families_are_taken() -> Result<()> {
-    for range in [
+    let ranges = [
         "0.0.0.0/0",
         "255.255.255.255/32",
         "::/0",
@@ -302,12 +307,20 @@ fn address_ranges_of_both_families_are_taken() -> Result<()> {
         "fd00:1:2:3:4:5:6:7/128",
         "::ffff:10.0.0.1/128",
         "64:ff9b::10.0.0.1/128",
-    ] {
-        let webhook_from = format!("networkPolicy.webhookFrom[0].ipBlock.cidr={range}");
-        let egress = format!("networkPolicy.egress[0].to[0].ipBlock.cidr={range}");
-        let values = format!("networkPolicy.enabled=true,{webhook_from},{egress}");
-        let rendered = template(&["--set", &values]).context(range)?;
-        ensure!(rendered.matches(range).count() == 2, "{rendered}");
+    ];
+    let mut values = vec!["networkPolicy.enabled=true".to_owned()];
+    for (at, range) in ranges.iter().enumerate() {
+        values.push(format!(
+            "networkPolicy.webhookFrom[{at}].ipBlock.cidr={range}"
+        ));
+        values.push(format!(
+            "networkPolicy.egress[0].to[{at}].ipBlock.cidr={range}"
+        ));
+    }
+    let rendered = template(&["--set", &values.join(",")])?;
+    for range in ranges {
+        let count = rendered.matches(range).count();
+        ensure!(count == 2, "{range}: {rendered}");
     }
     Ok(())
 }
@@ -816,6 +829,33 @@ pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
         "{} is another: {first:?}; if that is meant, `make golden` writes it",
         path.display()
     );
+    Ok(())
+}
+
+/// Asserts that the chart's schema refuses each value, and names its place. Helm names all places at once, so values with
+/// different names share a run. A value sets nothing but what is below the first name of its place.
+pub(super) fn refused_by_schema(rows: &[(&str, &str)]) -> Result<()> {
+    let mut runs: Vec<BTreeMap<&str, (&str, &str)>> = Vec::new();
+    for &(value, place) in rows {
+        let name = place.split('/').nth(1).context("a place has a name")?;
+        let free = runs.iter().position(|run| !run.contains_key(name));
+        let at = free.unwrap_or_else(|| {
+            runs.push(BTreeMap::new());
+            runs.len() - 1
+        });
+        runs[at].insert(name, (value, place));
+    }
+    for run in runs {
+        let args: Vec<_> = run
+            .values()
+            .flat_map(|&(value, _)| ["--set", value])
+            .collect();
+        let error = template(&args).err().with_context(|| format!("{args:?}"))?;
+        let error = error.to_string();
+        for &(value, place) in run.values() {
+            ensure!(error.contains(place), "{value}: {error}");
+        }
+    }
     Ok(())
 }
 

@@ -31,10 +31,11 @@ fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
     let parts = parts()?;
     let mut earlier = Renderings::default();
     for Rendering { name, text } in renderings()? {
-        ensure!(
-            *text == rendered(name)?,
-            "{name}: another time, other bytes"
-        );
+        // Each feature is in one of them. Others that vary would also differ from their golden file, sooner or later.
+        if name == BASE || COMBINATIONS.contains(&name.as_str()) {
+            let again = rendered(name)?;
+            ensure!(*text == again, "{name}: another time, other bytes");
+        }
         let differences = earlier.add(name, text, &parts)?;
         if name == BASE {
             golden(&golden_file(name), text)?;

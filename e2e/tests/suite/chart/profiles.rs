@@ -12,22 +12,23 @@ use serde_json::{Value, json};
 
 use super::{IMAGE, SERVES_POLICY, helm, template, template_args};
 
+/// A golden file of each profile has what the newest version gets. The templates do not ask for the version, only for
+/// what is served: the version matters to the range in `Chart.yaml`, which all profiles share.
 #[test]
 fn every_profile_renders_for_each_version_of_kubernetes() -> Result<()> {
-    for name in names()? {
+    let oldest = names()?.into_iter().map(|name| (name, "1.30", None));
+    let newer = [("1.34", None), ("1.37", Some(SERVES_POLICY))];
+    let newer = newer.map(|(version, served)| ("hardened".to_owned(), version, served));
+    for (name, version, serves_policy) in oldest.chain(newer) {
         let profile = format!("--values=profiles/{name}.yaml");
         let user = format!("--values=ci/profile-{name}-values.yaml");
-        for (version, serves_policy) in [("1.30", false), ("1.34", false), ("1.37", true)] {
-            let version = format!("--kube-version={version}");
-            let mut args = template_args().to_vec();
-            args.extend(serves_policy.then_some(SERVES_POLICY));
-            args.extend([&version, &profile, &user].map(String::as_str));
-            let rendered = helm(&args);
-            let rendered = rendered.with_context(|| format!("{name}, {version}"))?;
-            let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
-            let is_there = objects.iter().any(|object| object["kind"] == "Deployment");
-            ensure!(is_there, "{name}, {version}");
-        }
+        let kubernetes = format!("--kube-version={version}");
+        let mut args = template_args().to_vec();
+        args.extend(serves_policy);
+        args.extend([&kubernetes, &profile, &user].map(String::as_str));
+        let rendered = helm(&args).with_context(|| format!("{name}, {version}"))?;
+        let is_there = rendered.contains("\nkind: Deployment\n");
+        ensure!(is_there, "{name}, {version}");
     }
     Ok(())
 }
