@@ -144,6 +144,9 @@ impl Installation {
             "--namespace",
             &self.namespace,
             "--create-namespace",
+            // To read the schemas of all kinds takes Helm and the apiserver a second of processor time. The objects of
+            // scenes without a release are checked, as are the releases of the documents.
+            "--disable-openapi-validation",
             "--values=-",
         ];
         let values = self.values(values).to_string();
