@@ -1,28 +1,129 @@
 //! The match conditions of webhook and policy: the workloads that they select, given the active dialects.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, ensure};
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, SECRETS, Workload, key_of};
 use pod_reloader_e2e::{
-    Attempt, Options, PATIENCE, Scene, dialects, lacks_mutating_policies, merge, wait_for,
+    Attempt, Options, PATIENCE, Scene, dialects, lacks_mutating_policies, wait_for,
 };
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn by_default_only_our_own_annotations_are_read() -> Result<()> {
-    looked_at(json!({}), &cases(), |case| case.in_dialects(&[OURS])).await
+async fn exactly_the_annotations_of_the_dialects_that_are_on_are_read() -> Result<()> {
+    if lacks_mutating_policies().await? {
+        return Ok(());
+    }
+    let of_all = named("case", cases());
+    for dialect in dialects() {
+        let opts_in = |case: &Case| case.dialect == dialect && case.says == Says::OptsIn;
+        ensure!(of_all.iter().any(opts_in), "{dialect} has no case");
+    }
+    Scene::play(Options::released(), async |scene| {
+        // From here on, a write that calls the webhook fails.
+        scene.operator.stop().await;
+        let mut created = BTreeSet::new();
+        for choice in choices() {
+            let cases: Vec<_> = of_all.iter().chain(&choice.own).collect();
+            let looked_at = looked_at(scene, &choice, &cases, &mut created).await;
+            looked_at.context(choice.name)?;
+        }
+
+        // Namespaces are selected whatever a workload says, so a few cases show which ones are ignored.
+        let few: Vec<_> = of_all.iter().take(3).collect();
+        let none = vec![false; few.len()];
+        let ignoring = json!({
+            "ignoreNamespaces": [scene.namespace],
+            "dialects": dialects(),
+            "autoReloadAll": true,
+        });
+        upgrade(scene, "Fail", &ignoring).await?;
+        calls_for(scene, &few, &none).await?;
+        keeps(scene, &few, &none).await
+    })
+    .await
 }
 
-#[tokio::test]
-async fn the_annotations_of_every_dialect_that_is_on_are_read() -> Result<()> {
-    let values = json!({
-        "dialects": dialects(),
-        "secretProviderClasses": {"enabled": true},
-    });
-    let mut cases = cases();
-    for (dialect, key, says) in [
+/// Upgrades to the values of a choice. Asserts for each case if the webhook is called for it, and if the policy
+/// preserves its hash.
+async fn looked_at(
+    scene: &Scene,
+    choice: &Choice,
+    cases: &[&Case],
+    created: &mut BTreeSet<String>,
+) -> Result<()> {
+    let expected: Vec<_> = cases.iter().map(|case| (choice.expected)(case)).collect();
+    let called: Vec<_> = expected.iter().map(|[is_called, _]| *is_called).collect();
+    let kept: Vec<_> = expected.iter().map(|[_, is_kept]| *is_kept).collect();
+    upgrade(scene, "Fail", &choice.values).await?;
+    calls_for(scene, cases, &called).await?;
+    without_metadata(scene).await?;
+    upgrade(scene, "Ignore", &choice.values).await?;
+    for case in cases {
+        if created.insert(case.name.clone()) {
+            create(scene, case).await?;
+        }
+    }
+    keeps(scene, cases, &kept).await
+}
+
+/// Values that choose dialects, and what follows from them.
+struct Choice {
+    name: &'static str,
+    values: Value,
+    /// Cases beside those of all choices.
+    own: Vec<Case>,
+    /// Says of a case if the webhook is called, and if the policy preserves the hash.
+    expected: fn(&Case) -> [bool; 2],
+}
+
+fn choices() -> [Choice; 5] {
+    [
+        Choice {
+            name: "by default, only our own annotations are read",
+            values: json!({}),
+            own: Vec::new(),
+            expected: |case| case.in_dialects(&[OURS]),
+        },
+        Choice {
+            name: "the annotations of every dialect are read",
+            values: json!({
+                "dialects": dialects(),
+                "secretProviderClasses": {"enabled": true},
+            }),
+            own: named("class", of_classes()),
+            expected: |case| case.in_dialects(&dialects()),
+        },
+        Choice {
+            name: "the annotations of a dialect that is off are not read",
+            values: json!({"dialects": ["stackable", "stakater"]}),
+            own: Vec::new(),
+            expected: |case| case.in_dialects(&["stackable", "stakater"]),
+        },
+        Choice {
+            name: "with autoReloadAll, only workloads that opt out are left alone",
+            values: json!({"dialects": dialects(), "autoReloadAll": true}),
+            own: named("otherwise-in", otherwise_in()),
+            expected: |case| {
+                let is_kept = case.says != Says::OptsOut;
+                [is_kept, is_kept]
+            },
+        },
+        Choice {
+            name: "with autoReloadAll and without our dialect, no workload is left alone",
+            values: json!({"dialects": ["stakater"], "autoReloadAll": true}),
+            own: Vec::new(),
+            expected: |_| [true, true],
+        },
+    ]
+}
+
+/// Returns cases about SecretProviderClasses.
+fn of_classes() -> [Case; 4] {
+    [
         (
             OURS,
             "pod-reloader.cs.sap.com/secretproviderclasses",
@@ -43,88 +144,39 @@ async fn the_annotations_of_every_dialect_that_is_on_are_read() -> Result<()> {
             "secretproviderclasses.exclude.reloader.stakater.com/reload",
             Says::SomethingElse,
         ),
-    ] {
+    ]
+    .map(|(dialect, key, says)| {
         let workload = Workload::deployment("one").annotated(key, "true");
-        cases.push(Case::new(dialect, workload, says));
-    }
-    looked_at(values, &cases, |case| case.in_dialects(&dialects())).await
+        Case::new(dialect, workload, says)
+    })
 }
 
-#[tokio::test]
-async fn the_annotations_of_a_dialect_that_is_off_are_not_read() -> Result<()> {
-    let dialects = ["stackable", "stakater"];
-    let values = json!({"dialects": dialects});
-    looked_at(values, &cases(), |case| case.in_dialects(&dialects)).await
-}
-
-#[tokio::test]
-async fn with_auto_reload_all_only_workloads_that_opt_out_are_left_alone() -> Result<()> {
-    let values = json!({"dialects": dialects(), "autoReloadAll": true});
-    let opts_out = Workload::deployment("one").annotated(AUTO, "false");
-    let mut cases = cases();
-    for (key, value) in [
+/// Returns cases that opt out, and in again by something else.
+fn otherwise_in() -> [Case; 2] {
+    [
         (SECRETS, "app"),
         ("wave.pusher.com/update-on-config-change", "true"),
-    ] {
-        let otherwise_in = opts_out.clone().annotated(key, value);
-        cases.push(Case::new("", otherwise_in, Says::OptsIn));
-    }
-    looked_at(values, &cases, |case| {
-        let is_kept = case.says != Says::OptsOut;
-        [is_kept, is_kept]
+    ]
+    .map(|(key, value)| {
+        let opts_out = Workload::deployment("one").annotated(AUTO, "false");
+        Case::new("", opts_out.annotated(key, value), Says::OptsIn)
     })
-    .await
 }
 
-#[tokio::test]
-async fn with_auto_reload_all_and_without_our_dialect_no_workload_is_left_alone() -> Result<()> {
-    let values = json!({"dialects": ["stakater"], "autoReloadAll": true});
-    looked_at(values, &cases(), |_| [true, true]).await
-}
-
-/// Installs the chart with `values`. Asserts for each case if the webhook is called for it, and if the policy
-/// preserves its hash.
-async fn looked_at(
-    values: Value,
-    cases: &[Case],
-    expected: impl Fn(&Case) -> [bool; 2],
-) -> Result<()> {
-    if lacks_mutating_policies().await? {
-        return Ok(());
-    }
-    for dialect in dialects() {
-        let opts_in = |case: &Case| case.dialect == dialect && case.says == Says::OptsIn;
-        ensure!(cases.iter().any(opts_in), "{dialect} has no case");
-    }
-    let all = |part: usize| cases.iter().map(|case| expected(case)[part]).collect();
-    let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
-    // Namespaces are selected whatever a workload says, so a few cases show which ones are ignored.
-    let first = kept.iter().position(|is_kept| *is_kept);
-    let few = &cases[..=first.context("the policy preserves no hash")?];
-    let none = vec![false; few.len()];
-    Scene::play(Options::released(), async |scene| {
-        // From here on, a write that calls the webhook fails.
-        scene.operator.stop().await;
-        upgrade(scene, "Fail", &values).await?;
-        calls_for(scene, cases, &called).await?;
-        without_metadata(scene).await?;
-        upgrade(scene, "Ignore", &values).await?;
-        for (index, case) in cases.iter().enumerate() {
-            create(scene, case, index).await?;
-        }
-        keeps(scene, cases, &kept).await?;
-
-        let mut ignoring = json!({"ignoreNamespaces": [scene.namespace]});
-        merge(&mut ignoring, &values);
-        upgrade(scene, "Fail", &ignoring).await?;
-        calls_for(scene, few, &none).await?;
-        keeps(scene, few, &none).await
-    })
-    .await
+/// Gives each case a name for its object.
+fn named(prefix: &str, cases: impl IntoIterator<Item = Case>) -> Vec<Case> {
+    let cases = cases.into_iter().enumerate();
+    let named = cases.map(|(index, case)| Case {
+        name: format!("{prefix}-{index}"),
+        ..case
+    });
+    named.collect()
 }
 
 /// A workload, and what it says in which dialect.
 struct Case {
+    /// Name of its object, once it has one.
+    name: String,
     dialect: &'static str,
     workload: Workload,
     says: Says,
@@ -142,6 +194,7 @@ enum Says {
 impl Case {
     fn new(dialect: &'static str, workload: Workload, says: Says) -> Self {
         Self {
+            name: String::new(),
             dialect,
             workload,
             says,
@@ -376,7 +429,7 @@ async fn upgrade(scene: &Scene, failure_policy: &'static str, values: &Value) ->
 }
 
 /// Waits until exactly the cases for which the webhook must be called are refused. The webhook is down.
-async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
+async fn calls_for(scene: &Scene, cases: &[&Case], expected: &[bool]) -> Result<()> {
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
@@ -402,7 +455,7 @@ async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<(
 
 /// Waits until the policy restores the hash of exactly the cases that it must preserve. The outage of the
 /// webhook must not stop any write.
-async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
+async fn keeps(scene: &Scene, cases: &[&Case], expected: &[bool]) -> Result<()> {
     let dry_run = PatchParams {
         dry_run: true,
         ..PatchParams::default()
@@ -410,9 +463,9 @@ async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
     let rubbish =
         json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
     wait_for("the policy to keep the hash", PATIENCE, async || {
-        for (index, (case, expected)) in cases.iter().zip(expected).enumerate() {
+        for (case, expected) in cases.iter().zip(expected) {
             let patched = workloads(scene, case.workload.kind)
-                .patch(&case_name(index), &dry_run, &Patch::Merge(&rubbish))
+                .patch(&case.name, &dry_run, &Patch::Merge(&rubbish))
                 .await?;
             let key = key_of(&serde_json::to_value(patched)?);
             let is_kept = key.as_deref() == Some(HASH);
@@ -432,8 +485,8 @@ fn not_yet(case: &Case, seen: bool) -> Attempt<()> {
 }
 
 /// Creates a case with a hash, once an outage of the webhook is ignored.
-async fn create(scene: &Scene, case: &Case, index: usize) -> Result<()> {
-    let object = case.object(&case_name(index))?;
+async fn create(scene: &Scene, case: &Case) -> Result<()> {
+    let object = case.object(&case.name)?;
     wait_for("an outage to be ignored", PATIENCE, async || {
         let api = workloads(scene, case.workload.kind);
         Ok(match api.create(&PostParams::default(), &object).await {
@@ -461,10 +514,6 @@ async fn without_metadata(scene: &Scene) -> Result<()> {
 fn workloads(scene: &Scene, kind: Kind) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind.as_str()));
     Api::namespaced_with(scene.client.clone(), &scene.namespace, &resource)
-}
-
-fn case_name(index: usize) -> String {
-    format!("case-{index}")
 }
 
 const OURS: &str = "pod-reloader";
