@@ -1,6 +1,6 @@
 //! Tests of what the other tests take for granted about their control plane.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -10,6 +10,8 @@ use pod_reloader_e2e::{
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
+
+use crate::proxy::the_client_sees_the_apiserver_go_and_come_back;
 
 #[tokio::test]
 async fn a_deployment_rolls_out_until_its_pods_are_ready() -> Result<()> {
@@ -106,7 +108,7 @@ async fn the_audit_log_holds_the_bodies_of_service_accounts_and_of_nobody_else()
 /// One control plane for all of this: each step ends with one that works.
 #[tokio::test]
 async fn a_component_that_was_paused_or_restarted_comes_back_where_it_was() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let control_plane = Arc::new(ControlPlane::start(ControlPlaneOptions::default()).await?);
     let client = control_plane.admin_client().await?;
     let config_maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     config_maps
@@ -126,11 +128,10 @@ async fn a_component_that_was_paused_or_restarted_comes_back_where_it_was() -> R
     for component in Component::PLAYED {
         control_plane.restart(component).await?;
     }
-    apiserver.kill().await;
-    apiserver.start_again()?;
-    control_plane.ready(Component::Apiserver).await?;
+    the_client_sees_the_apiserver_go_and_come_back(&control_plane).await?;
 
     config_maps.get("kept").await?;
+    let control_plane = Arc::into_inner(control_plane).context("somebody still uses it")?;
     control_plane.stop().await;
     Ok(())
 }
@@ -153,13 +154,8 @@ async fn a_component_that_does_not_start_shows_the_end_of_its_log() -> Result<()
     Ok(())
 }
 
-#[tokio::test]
-async fn the_oldest_control_plane_has_only_what_its_version_has() -> Result<()> {
-    let options = ControlPlaneOptions {
-        kubernetes: Some(OLDEST_KUBERNETES.to_owned()),
-        ..ControlPlaneOptions::without_cert_manager()
-    };
-    let control_plane = ControlPlane::start(options).await?;
+/// Asserts that the oldest control plane has only what its version has. A test of the manifests starts one.
+pub(crate) async fn is_of_the_oldest_version(control_plane: &ControlPlane) -> Result<()> {
     let kubectl = control_plane.kubectl();
 
     let version: Value = serde_json::from_str(&kubectl.run(&["get", "--raw=/version"]).await?)?;
@@ -177,7 +173,6 @@ async fn the_oldest_control_plane_has_only_what_its_version_has() -> Result<()> 
         !admission.contains("mutatingadmissionpolicies"),
         "{admission}"
     );
-    control_plane.stop().await;
     Ok(())
 }
 

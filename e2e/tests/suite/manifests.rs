@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::chart::{golden, helm};
+use crate::control_plane::is_of_the_oldest_version;
 
 #[test]
 fn the_manifests_are_what_the_chart_renders() -> Result<()> {
@@ -111,6 +112,7 @@ async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Resu
     .await?;
     let kubectl = control_plane.kubectl();
     let outcome = async {
+        is_of_the_oldest_version(&control_plane).await?;
         let plain = plain_manifests()?;
         let [all, without] = ["install.yaml", "install-without-policy.yaml"]
             .map(|file| format!("--filename={}", plain.path().join(file).display()));

@@ -165,9 +165,13 @@ async fn explain_knows_the_hash_of_somebody_else_and_its_baseline() -> Result<()
 }
 
 #[tokio::test]
-async fn a_custom_resource_is_explained_too() -> Result<()> {
-    // A control plane of its own, because other tests define Rollouts in other groups.
+async fn without_an_operator_the_plugin_says_so_and_with_one_it_explains_custom_resources()
+-> Result<()> {
+    // A control plane of its own, because others have operators, and other tests define Rollouts in other groups.
     let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
+    without_an_operator(&control_plane)
+        .await
+        .context("without an operator")?;
     control_plane
         .kubectl()
         .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
@@ -864,9 +868,8 @@ async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
     .await
 }
 
-#[tokio::test]
-async fn without_an_operator_the_plugin_says_so() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
+/// Asserts what the commands say where there is no operator, or one that they cannot read.
+async fn without_an_operator(control_plane: &ControlPlane) -> Result<()> {
     let kubectl = control_plane.kubectl().with_plugin()?;
     let web = Workload::deployment("web")
         .lists("app")
@@ -950,7 +953,9 @@ async fn without_an_operator_the_plugin_says_so() -> Result<()> {
         !status.stdout.contains("No pod-reloader was found"),
         "{status:?}"
     );
-    control_plane.stop().await;
+    kubectl
+        .run(&["delete", "deployment", "web", "newer"])
+        .await?;
     Ok(())
 }
 

@@ -486,11 +486,11 @@ async fn a_rule_counts_matching_requests_even_if_another_rule_answers_them() -> 
     Ok(())
 }
 
-#[tokio::test]
-async fn the_client_sees_the_apiserver_go_and_come_back() -> Result<()> {
-    let own = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
-    let own = Arc::new(own);
-    let setup = Setup::on(Arc::clone(&own)).await?;
+/// Restarts the apiserver, in a test that has a control plane of its own.
+pub(crate) async fn the_client_sees_the_apiserver_go_and_come_back(
+    own: &Arc<ControlPlane>,
+) -> Result<()> {
+    let setup = Setup::on(Arc::clone(own)).await?;
     let mut watch = setup.watch().await?;
     let apiserver = own.process(Component::Apiserver)?;
 
