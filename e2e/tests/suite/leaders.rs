@@ -21,23 +21,23 @@ const HELD: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn a_leader_with_a_late_config_watch_moves_nothing_back() -> Result<()> {
-    written_while_late(&["/secrets"], ROUNDS).await
+    written_while_late(&["/secrets"], rounds()).await
 }
 
 #[tokio::test]
 async fn a_leader_with_a_late_workload_watch_moves_nothing_back() -> Result<()> {
     // The loop may be faster than the write of the image. Then there are two rollouts.
-    written_while_late(&["/deployments"], 2 * ROUNDS).await
+    written_while_late(&["/deployments"], 2 * rounds()).await
 }
 
 #[tokio::test]
 async fn a_leader_with_late_watches_moves_nothing_back() -> Result<()> {
-    written_while_late(&["/secrets", "/deployments"], ROUNDS).await
+    written_while_late(&["/secrets", "/deployments"], rounds()).await
 }
 
 #[tokio::test]
 async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()> {
-    let size = if full() { 1000 } else { 150 };
+    let size = if full() { 1000 } else { 80 };
     Scene::play(replicas(), async |scene| {
         let workloads = listing_app(size);
         scene.apply(&[config_map("app", "1")]).await?;
@@ -78,8 +78,9 @@ async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()>
 
 #[tokio::test]
 async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result<()> {
+    let size = if full() { 200 } else { 100 };
     Scene::play(replicas(), async |scene| {
-        let workloads = listing_app(200);
+        let workloads = listing_app(size);
         scene.apply(&[config_map("app", "1")]).await?;
         scene.create_all(&workloads).await?;
         scene.quiet().await?;
@@ -87,7 +88,7 @@ async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result
         let leader = scene.leader().await?;
         let proxy = leader.proxy()?;
         let patches = Requests::containing("/deployments/").method(Method::PATCH);
-        // At most 16 patches are in progress at once, so it would take a minute to begin all of them.
+        // At most 16 patches are in progress at once, so it would take half a minute to begin all of them.
         let slow = Rule::new(patches, Fault::Delay(Duration::from_secs(5)));
         let slow = proxy.add(slow);
         scene.put_all(&[config_map("app", "2")]).await?;
@@ -103,7 +104,7 @@ async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result
         reads.applied(1, PATIENCE).await?;
         let (stepped_down, begun) = (since.elapsed(), slow.hits().matched);
         println!("stepped down after {stepped_down:?} and {begun} patches");
-        ensure!(begun < 200, "it had begun all patches");
+        ensure!(begun < size as u64, "it had begun all patches");
         let next = scene.leader().await?;
         ensure!(next.port != leader.port, "it leads again");
         let begun_since = slow.hits().matched - begun;
@@ -228,23 +229,23 @@ async fn a_lease_with_times_out_of_range_is_taken() -> Result<()> {
 
 #[tokio::test]
 async fn changes_while_nobody_leads_are_found_and_nothing_else_is_written() -> Result<()> {
-    const CHANGED: usize = 100;
+    let count = if full() { 100 } else { 30 };
     Scene::play(replicas(), async |scene| {
         let lists = |(number, workload): (usize, Workload)| {
             workload.lists_secrets(&format!("app-{number}"))
         };
-        let crowd = crowd("web", 2 * CHANGED).into_iter().enumerate();
+        let crowd = crowd("web", 2 * count).into_iter().enumerate();
         let workloads: Vec<_> = crowd.map(lists).collect();
-        change_secrets(scene, 2 * CHANGED, 0).await?;
+        change_secrets(scene, 2 * count, 0).await?;
         scene.create_all(&workloads).await?;
         scene.quiet().await?;
-        let (changed, unchanged) = workloads.split_at(CHANGED);
+        let (changed, unchanged) = workloads.split_at(count);
         let mut oracles = Oracles::begin(scene, changed).await?;
         let mut unconcerned = Oracles::begin(scene, unchanged).await?;
         for replica in scene.replicas() {
             replica.operator.stop().await;
         }
-        change_secrets(scene, CHANGED, 1).await?;
+        change_secrets(scene, count, 1).await?;
         if full() {
             // The claim is about a minute in which nobody leads.
             sleep(Duration::from_secs(60)).await;
@@ -279,7 +280,7 @@ async fn all_patches_fail(scene: &Scene, mark: Mark, workloads: &[&Workload]) ->
     .await
 }
 
-/// Changes Secrets [`ROUNDS`] times. After each change, users write each workload five times through both
+/// Changes Secrets [`rounds`] times. After each change, users write each workload five times through both
 /// replicas. The first of these writes changes the image, and takes the new hash along.
 async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
     const SECRETS: usize = 5;
@@ -307,7 +308,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             }
             held.push(proxy.add(Rule::new(lines, Fault::HoldWatch)));
         }
-        for round in 1..=ROUNDS {
+        for round in 1..=rounds() {
             change_secrets(scene, SECRETS, round).await?;
             let writes = workloads.iter().map(async |workload| {
                 for patch in writes_of_users(round) {
@@ -322,7 +323,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             ensure!(connections > 0, "a replica was never called");
         }
         for rule in &held {
-            rule.applied(ROUNDS as u64, PATIENCE).await?;
+            rule.applied(rounds() as u64, PATIENCE).await?;
             rule.remove();
         }
         if full() {
@@ -403,4 +404,7 @@ fn replicas() -> Options {
     }
 }
 
-const ROUNDS: usize = 10;
+/// Returns how often [`written_while_late`] changes Secrets.
+fn rounds() -> usize {
+    if full() { 10 } else { 5 }
+}
