@@ -1,12 +1,10 @@
 //! Reads a page as a user does: types in what it shows, and writes the files that it shows.
 
-use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio};
+use std::{collections::BTreeSet, env, fs, os::unix::fs::symlink, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use pod_reloader_e2e::{
-    Attempt, ControlPlane, Kubelet, PATIENCE, Tool, of_the_workspace, wait_for,
-};
+use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, PATIENCE, of_the_workspace, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -86,11 +84,13 @@ impl<'a> Reader<'a> {
         let definitions = api("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
         let definitions: Value = client.request(definitions?).await?;
         if names(&definitions).any(|name| name == SYNCS) {
-            kubectl.run(&["delete", SYNCS, "--all"]).await?;
+            let syncs: Value = client.request(api(PATH_OF_SYNCS)?).await?;
+            if names(&syncs).next().is_some() {
+                kubectl.run(&["delete", SYNCS, "--all"]).await?;
+            }
         }
-        for release in list(&helm, &["list", "--all-namespaces", "--output=json"]).await? {
-            let [name, namespace] = ["name", "namespace"].map(|field| release[field].as_str());
-            let [name, namespace] = [name.context("a name")?, namespace.context("a namespace")?];
+        let releases: Value = client.request(api(RELEASES)?).await?;
+        for (namespace, name) in installed(&releases) {
             helm.run(&["uninstall", name, "--namespace", namespace])
                 .await?;
         }
@@ -102,10 +102,13 @@ impl<'a> Reader<'a> {
         // One that was being deleted may be gone by now.
         for namespace in kept {
             // Only the content: the releases are gone, and deleting a namespace takes long.
-            let delete = ["delete", CONTENT, "--all", "--namespace", namespace];
-            kubectl
-                .run(&[&delete[..], &["--wait=false", "--ignore-not-found"]].concat())
-                .await?;
+            for (version, resource) in CONTENT {
+                let path = format!(
+                    "{version}/namespaces/{namespace}/{resource}?propagationPolicy=Background"
+                );
+                let delete = http::Request::delete(path).body(Vec::new())?;
+                client.request::<Value>(delete).await?;
+            }
         }
         if !made.is_empty() {
             // The next page may create one of the same name.
@@ -297,10 +300,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-async fn list(tool: &Tool, args: &[&str]) -> Result<Vec<Value>> {
-    Ok(serde_json::from_str(&tool.run(args).await?)?)
-}
-
 /// Returns a request that reads what is at a path of the apiserver.
 fn api(path: &str) -> Result<http::Request<Vec<u8>>> {
     Ok(http::Request::get(path).body(Vec::new())?)
@@ -310,6 +309,17 @@ fn api(path: &str) -> Result<http::Request<Vec<u8>>> {
 fn names(list: &Value) -> impl Iterator<Item = &str> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|item| item["metadata"]["name"].as_str())
+}
+
+/// Returns the namespace and the name of each release of Helm, given the Secrets in which Helm stores them.
+fn installed(releases: &Value) -> BTreeSet<(&str, &str)> {
+    let stored = releases["items"].as_array().into_iter().flatten();
+    let metadata = stored.map(|secret| &secret["metadata"]);
+    let installed = metadata.filter(|it| it["labels"]["status"] != "uninstalled");
+    let places = installed.map(|it| (it["namespace"].as_str(), it["labels"]["name"].as_str()));
+    places
+        .filter_map(|(namespace, name)| namespace.zip(name))
+        .collect()
 }
 
 fn is_installed(program: &str) -> bool {
@@ -324,6 +334,20 @@ const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
 /// The resource of ClusterConfigSyncs.
 const SYNCS: &str = "clusterconfigsyncs.pod-reloader.github.io";
-/// The kinds of objects that pages leave behind in namespaces.
-const CONTENT: &str = "deployments,statefulsets,daemonsets,cronjobs,jobs,replicasets,pods,configmaps,secrets,\
-    leases,events";
+const PATH_OF_SYNCS: &str = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
+/// The Secrets of Helm's releases.
+const RELEASES: &str = "/api/v1/secrets?labelSelector=owner%3Dhelm";
+/// The objects that pages leave behind in namespaces.
+const CONTENT: [(&str, &str); 11] = [
+    ("/apis/apps/v1", "deployments"),
+    ("/apis/apps/v1", "statefulsets"),
+    ("/apis/apps/v1", "daemonsets"),
+    ("/apis/batch/v1", "cronjobs"),
+    ("/apis/batch/v1", "jobs"),
+    ("/apis/apps/v1", "replicasets"),
+    ("/api/v1", "pods"),
+    ("/api/v1", "configmaps"),
+    ("/api/v1", "secrets"),
+    ("/apis/coordination.k8s.io/v1", "leases"),
+    ("/api/v1", "events"),
+];
