@@ -526,8 +526,20 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
 }
 
 #[tokio::test]
-async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() -> Result<()> {
+async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_more() -> Result<()>
+{
     Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "0")]).await?;
+        let opting_out = every_kind(|workload| workload.lists("app"));
+        let before = created(scene, &opting_out).await?;
+        for (workload, before) in opting_out.iter().zip(&before) {
+            assert!(before.key.is_some());
+            let opt_out = format!("{CONFIG_MAPS}-");
+            scene
+                .kubectl(&["annotate", &workload.reference(), &opt_out])
+                .await?;
+        }
+
         scene.apply(&[config_map("app", "1")]).await?;
         let never = Workload::podless("never")
             .lists("app")
@@ -549,6 +561,7 @@ async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() ->
         scene.rolls_once(&falsely, &falsely_before).await?;
         scene.rolls_not(&sometimes, &sometimes_before).await?;
         scene.rolls_not(&never, &never_before).await?;
+        each_rolls_not(scene, &opting_out, &before).await?;
 
         let unlabel = format!("{IGNORED}-");
         scene
@@ -556,25 +569,6 @@ async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() ->
             .await?;
         scene.rolls_once(&sometimes, &sometimes_before).await?;
         Ok(())
-    })
-    .await
-}
-
-#[tokio::test]
-async fn opting_out_leaves_the_hash_unchanged() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let workloads = every_kind(|workload| workload.lists("app"));
-        let before = created(scene, &workloads).await?;
-        for (workload, before) in workloads.iter().zip(&before) {
-            assert!(before.key.is_some());
-            let opt_out = format!("{CONFIG_MAPS}-");
-            scene
-                .kubectl(&["annotate", &workload.reference(), &opt_out])
-                .await?;
-        }
-        scene.apply(&[config_map("app", "2")]).await?;
-        each_rolls_not(scene, &workloads, &before).await
     })
     .await
 }

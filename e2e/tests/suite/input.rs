@@ -149,7 +149,7 @@ async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> Result<()> {
+async fn a_key_in_the_wrong_place_and_a_list_that_names_nothing_are_warned_of() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let annotation = ["spec", "template", "metadata", "annotations", SECRETS];
         let label = ["spec", "template", "metadata", "labels", SECRETS];
@@ -174,14 +174,7 @@ async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> R
             ensure!(told.contains(&warning), "{told}");
             ensure!(scene.key(&web).await?.is_none(), "it has a hash");
         }
-        Ok(())
-    })
-    .await
-}
 
-#[tokio::test]
-async fn a_list_that_names_nothing_is_warned_of_when_the_workload_is_created() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let absent = Workload::podless("absent").lists("prod-app,app");
         let told = apply(scene, &absent).await?.stderr;
