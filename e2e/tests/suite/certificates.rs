@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    collections::BTreeSet,
     fs,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -16,10 +15,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use pod_reloader_e2e::load::all_called;
-use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::workload::{Workload, config_map, key_of};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Operator, Options,
     Scene, wait_for,
@@ -330,7 +329,7 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
             let same = after.ca_bundle == before.ca_bundle;
             ensure!(same == (rotation < 2), "rotation {rotation}: {same}");
             serves.leaf(&after.chain).await?;
-            connected_anew(installation.port).await?;
+            connected_anew(scene).await?;
         }
         Ok(())
     })
@@ -502,58 +501,68 @@ async fn observed(scene: &Scene) -> Result<()> {
 
 /// Waits until a create returns a config hash.
 async fn called(scene: &Scene) -> Result<()> {
-    let probe = Workload::deployment("probe").lists("app").manifest();
-    let create = [
-        "create",
-        "--dry-run=server",
-        "--output=json",
-        "--filename=-",
-    ];
     wait_for("the webhook to be called", PATIENCE, async || {
-        let answer = scene
-            .kubectl_with_input(&create, &probe.to_string())
-            .await?;
-        Ok(
-            match answer.contains(pod_reloader_e2e::workload::CONFIG_HASH) {
+        Ok(match reviewed(scene).await? {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("it was not".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Tells whether a create, which stores nothing, returns a config hash.
+async fn reviewed(scene: &Scene) -> Result<bool> {
+    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let probe = Workload::deployment("probe").lists("app").manifest();
+    let probe = serde_json::from_value(probe)?;
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let created = deployments.create(&params, &probe).await?;
+    Ok(key_of(&serde_json::to_value(created)?).is_some())
+}
+
+/// Makes the apiserver open another connection to the webhook, which means another handshake. It keeps those that it has,
+/// and a review that waits has one of its own: so more reviews wait for an operator that stands still.
+async fn connected_anew(scene: &Scene) -> Result<()> {
+    let port = scene.installation.port;
+    let operator = scene.operator.process();
+    operator.pause()?;
+    let before = connections(port)?;
+    // One of them may be a look at the certificate.
+    let expected = before + 2;
+    let waiting = async {
+        let opened = wait_for("new connections", PATIENCE, async || {
+            let now = connections(port)?;
+            Ok(match now >= expected {
                 true => Attempt::Done(()),
-                false => Attempt::NotYet("it was not".to_owned()),
-            },
-        )
-    })
-    .await
+                false => Attempt::NotYet(format!("{now}, and {before} before")),
+            })
+        })
+        .await;
+        operator.resume()?;
+        opened
+    };
+    let reviews = try_join_all((0..expected).map(|_| reviewed(scene)));
+    let (opened, reviews) = tokio::join!(waiting, reviews);
+    opened?;
+    ensure!(reviews?.into_iter().all(|called| called), "none is missed");
+    Ok(())
 }
 
-/// Waits until the apiserver has opened another connection to the webhook, which means another handshake.
-async fn connected_anew(port: u16) -> Result<()> {
-    let mut seen = connections(port)?;
-    let mut new = BTreeSet::new();
-    wait_for("a new connection", PATIENCE, async || {
-        let now = connections(port)?;
-        // Connections of the test itself do not last from one look to the next.
-        if !new.is_disjoint(&now) {
-            return Ok(Attempt::Done(()));
-        }
-        new = now.difference(&seen).copied().collect();
-        seen.extend(&now);
-        Ok(Attempt::NotYet(format!("{now:?}")))
-    })
-    .await
-}
-
-/// Returns the open connections to the webhook, by the ports at their other ends.
-fn connections(port: u16) -> Result<BTreeSet<u16>> {
+/// Counts the open connections to the webhook.
+fn connections(port: u16) -> Result<usize> {
     const ESTABLISHED: &str = "01";
     let server = format!("0100007F:{port:04X}");
     let sockets = fs::read_to_string("/proc/net/tcp")?;
-    sockets
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|fields| fields[2] == server && fields[3] == ESTABLISHED)
-        .map(|fields| {
-            let (_, client) = fields[1].split_once(':').context("an address")?;
-            Ok(u16::from_str_radix(client, 16)?)
-        })
-        .collect()
+    let fields = sockets.lines().map(|line| {
+        let mut fields = line.split_whitespace().skip(2);
+        (fields.next(), fields.next())
+    });
+    Ok(fields
+        .filter(|fields| *fields == (Some(&*server), Some(ESTABLISHED)))
+        .count())
 }
 
 /// Runs `helm upgrade` with the values of `options`, and starts a new operator in the place of `old`.
