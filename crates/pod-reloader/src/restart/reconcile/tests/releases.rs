@@ -275,3 +275,34 @@ async fn workloads_and_objects_of_no_release_wait_for_none() {
     assert_about(operator.patches()[0] - began, SETTLE_PERIOD_OF_ALL);
     assert_eq!(operator.events("WaitingForRelease"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_the_pods_have_got_makes_no_later_restart_wait_for_its_release() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map_of("shop", "app", "1");
+    operator.apiserver.write_config_map("other", "1");
+    let web = listing(deployment("web"), "app,other");
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(60)).await;
+    operator.sees("web");
+    operator.apiserver.forget_calls();
+
+    helm(&operator, 1, UNDER_WAY, false);
+    let began = Instant::now();
+    operator.apiserver.write_config_map("other", "2");
+    operator.hears("other").await;
+    pass(Duration::from_secs(30)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert_about(patches[0] - began, SETTLE_PERIOD_OF_ALL);
+
+    // The release may have made the next change of its object.
+    operator.sees("web");
+    operator.apiserver.forget_calls();
+    changes(&operator, "3").await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(operator.patches().len(), 0);
+}
