@@ -9,6 +9,7 @@ mod pins;
 mod reads;
 mod releases;
 mod reverted_hash;
+mod rotations;
 mod settings;
 mod share;
 mod slots;

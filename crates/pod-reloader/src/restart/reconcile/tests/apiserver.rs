@@ -12,6 +12,7 @@ use kube::Client;
 use pod_reloader_core::annotations::BASELINE;
 use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::reload_round::Answer as PodAnswer;
+use pod_reloader_core::secret_provider_class::STATUSES;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -32,6 +33,8 @@ pub(super) struct State {
     events: BTreeMap<String, Value>,
     /// The pods, by their names.
     pub(super) pods: BTreeMap<String, Value>,
+    /// What the Secrets Store CSI driver has mounted for them.
+    pub(super) statuses: Vec<Value>,
     /// The answers of pods that are asked to reload, by their addresses. Those without one answer 200.
     pub(super) pod_answers: BTreeMap<String, PodAnswer>,
     version: u64,
@@ -275,6 +278,9 @@ impl Apiserver {
                 Ok(pod.clone())
             });
             (patched, Duration::ZERO)
+        } else if path.ends_with(STATUSES) {
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": state.statuses});
+            (Ok(list), Duration::ZERO)
         } else if path == "/apis/apps/v1/namespaces/ns/replicasets" {
             let list = json!({"metadata": {"resourceVersion": "1"}, "items": state.replica_sets});
             (Ok(list), Duration::ZERO)

@@ -356,6 +356,15 @@ async fn annotations_set_soak_and_deadline() {
 /// Starts with these Deployments, at rest, and ConfigMaps `x` and `y`.
 async fn with_two_objects(deployments: impl IntoIterator<Item = Value>) -> Operator {
     let operator = Operator::start(Apiserver::default());
+    come_to_rest(&operator, deployments).await;
+    operator
+}
+
+/// Creates these Deployments and ConfigMaps `x` and `y`, and waits until all are healthy and at rest.
+pub(super) async fn come_to_rest(
+    operator: &Operator,
+    deployments: impl IntoIterator<Item = Value>,
+) {
     for name in ["x", "y"] {
         operator
             .apiserver
@@ -364,10 +373,9 @@ async fn with_two_objects(deployments: impl IntoIterator<Item = Value>) -> Opera
     for object in deployments {
         operator.apiserver.write_deployment(object);
     }
-    lists_everything(&operator);
+    lists_everything(operator);
     pass(Duration::from_secs(20)).await;
-    all_become_healthy(&operator).await;
-    operator
+    all_become_healthy(operator).await;
 }
 
 fn lists_everything(operator: &Operator) {
@@ -388,7 +396,7 @@ async fn all_become_healthy(operator: &Operator) {
 }
 
 /// Lets entries of a ConfigMap change.
-async fn edits(operator: &Operator, name: &str, data: Value) {
+pub(super) async fn edits(operator: &Operator, name: &str, data: Value) {
     operator.apiserver.write_data(name, data);
     operator.hears(name).await;
     pass(Duration::from_secs(5)).await;
@@ -404,7 +412,7 @@ pub(super) fn patched(operator: &Operator) -> Vec<String> {
     patched.collect()
 }
 
-fn tracks(name: &str, config_maps: &str) -> Value {
+pub(super) fn tracks(name: &str, config_maps: &str) -> Value {
     listing(staged(name), config_maps)
 }
 
