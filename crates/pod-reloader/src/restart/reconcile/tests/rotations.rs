@@ -98,3 +98,12 @@ async fn a_restart_for_rotated_secrets_is_not_a_trial_of_changed_config() {
     edits(&operator, "x", json!({"a": "2", "b": "1"})).await;
     assert_eq!(patched(&operator), ["a", "b"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn workloads_whose_secrets_were_rotated_do_not_wait_for_each_other() {
+    let operator = at_rest(["a", "b"].map(|name| mounting(name, "x"))).await;
+    rotates(&operator, &["a", "b"]).await;
+    let mut restarted = patched(&operator);
+    restarted.sort();
+    assert_eq!(restarted, ["a", "b"]);
+}
