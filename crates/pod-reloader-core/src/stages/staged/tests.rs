@@ -119,6 +119,10 @@ impl Shop {
     /// Makes a pass over `last`, which lacks a change. Returns the reason why it waits for `first`.
     fn waits(&mut self, changed: Changed, second: u64) -> Option<Why> {
         let now = self.at(second);
+        self.waits_at(changed, now)
+    }
+
+    fn waits_at(&mut self, changed: Changed, now: Instant) -> Option<Why> {
         let last = self.last.clone();
         self.stages.looked(&last, Look::Due, None, now);
         let changed = [changed];
@@ -143,6 +147,19 @@ fn a_workload_is_waited_for_until_it_has_soaked() {
     assert_eq!(shop.waits(shop.change("app", 1), 31), Some(Why::IsTried));
     shop.becomes(true, 30, 40);
     assert_eq!(shop.waits(shop.change("app", 1), 40), None);
+}
+
+#[test]
+fn a_workload_has_soaked_even_for_one_that_has_just_waited_for_it() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    shop.finds(Look::Right, 3);
+    let soaked = shop.at(2 + 30);
+    let waits = shop.waits_at(shop.change("app", 1), soaked - FRESH / 2);
+    assert_eq!(waits, Some(Why::IsTried));
+    // What was computed a moment ago is not used again: whoever waited now would do so for another half a minute.
+    assert_eq!(shop.waits_at(shop.change("app", 1), soaked), None);
 }
 
 #[test]
