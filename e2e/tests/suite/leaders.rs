@@ -44,16 +44,23 @@ async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()>
         scene.create_all(&workloads).await?;
         scene.quiet().await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
-        let leader = scene.leader().await?.operator;
+        let replica = scene.leader().await?;
+        // Otherwise, all workloads may be restarted before the test has seen the first ones.
+        let patches = Requests::containing("/deployments/").method(Method::PATCH);
+        let slow = Rule::new(patches, Fault::Delay(Duration::from_millis(500)));
+        replica.proxy()?.add(slow);
+        let leader = replica.operator;
         let before = restarts(&leader).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         restarted(&leader, before + size * 3 / 10).await?;
         leader.process().kill().await;
         let killed = Instant::now();
-        println!("killed after {} of {size}", done(&leader)?);
+        let key = scene.expected_key(&workloads[0]).await?;
+        let done = scene.carrying(&scene.namespace, &key).await?;
+        println!("killed after {done} of {size}");
+        ensure!(done < size, "nothing is left to do for the next leader");
         scene.leader().await?;
         let took_over = killed.elapsed();
-        let key = scene.expected_key(&workloads[0]).await?;
         // With a limit, a thousand rollouts follow each other.
         let patience = PATIENCE * if has_own_values() { 10 } else { 1 };
         wait_for("all to be restarted", patience, async || {
@@ -387,13 +394,6 @@ async fn restarts(operator: &Operator) -> Result<usize> {
     let metrics = operator.metrics().await?;
     let count = metrics.lines().find_map(|line| line.strip_prefix(COUNTER));
     Ok(count.context("no such metric")?.parse()?)
-}
-
-/// Returns the number of workloads of the crowd that `operator` has restarted, by its log.
-fn done(operator: &Operator) -> Result<usize> {
-    let log = operator.log()?;
-    let restarts = log.lines().filter(|line| line.contains("restarting pods"));
-    Ok(restarts.filter(|line| line.contains("name=\"web-")).count())
 }
 
 fn replicas() -> Options {
