@@ -248,9 +248,13 @@ impl Installation {
         Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
     }
 
-    /// Returns the arguments by which Helm knows the version of the cluster and what it serves, all that a chart can ask for
-    /// but objects. To ask itself (`--dry-run=server`), Helm reads the schemas of all kinds, which takes it and the apiserver
-    /// a second of processor time. The apiserver checks the fields of each object as it is created.
+    /// Returns the arguments by which Helm knows the version of the cluster and the kinds that it serves. To ask itself
+    /// (`--dry-run=server`), Helm reads the schemas of all kinds, which takes it and the apiserver a second of processor
+    /// time. The apiserver checks the fields of each object as it is created.
+    ///
+    /// # Caveats
+    /// A template that asks for a version without a kind (`apps/v1`) also gets the versions that Helm knows. `lookup` finds
+    /// no object. The chart does neither.
     async fn served(&self) -> Result<Vec<String>> {
         let version = self.client.apiserver_version().await?.git_version;
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
