@@ -547,7 +547,10 @@ async fn connected_anew(scene: &Scene) -> Result<()> {
     let reviews = try_join_all((0..expected).map(|_| reviewed(scene)));
     let (opened, reviews) = tokio::join!(waiting, reviews);
     opened?;
-    ensure!(reviews?.into_iter().all(|called| called), "none is missed");
+    ensure!(
+        reviews?.into_iter().all(|called| called),
+        "the webhook was passed by"
+    );
     Ok(())
 }
 
