@@ -99,7 +99,6 @@ impl<'a> Reader<'a> {
         let is_own = |name: &&str| !["default", "pod-reloader"].contains(name);
         let made = names(&namespaces).filter(|name| !name.starts_with("kube-"));
         let (made, kept): (Vec<_>, Vec<_>) = made.partition(is_own);
-        // One that was being deleted may be gone by now.
         for namespace in kept {
             // Only the content: the releases are gone, and deleting a namespace takes long.
             for (version, resource) in CONTENT {
@@ -111,7 +110,7 @@ impl<'a> Reader<'a> {
             }
         }
         if !made.is_empty() {
-            // The next page may create one of the same name.
+            // The next page may create one of the same name. One that was being deleted may be gone by now.
             let mut delete = vec!["delete", "namespace", "--ignore-not-found", "--timeout=5m"];
             delete.extend(&made);
             kubectl.run(&delete).await?;
