@@ -533,7 +533,7 @@ async fn connected_anew(scene: &Scene) -> Result<()> {
     // One of them may be a look at the certificate.
     let expected = before + 2;
     let waiting = async {
-        let opened = wait_for("new connections", PATIENCE, async || {
+        let opened = wait_for("new connections", STANDSTILL, async || {
             let now = connections(port)?;
             Ok(match now >= expected {
                 true => Attempt::Done(()),
@@ -808,8 +808,10 @@ fn ignoring() -> Options {
     }
 }
 
-/// Seconds that the apiserver waits for the webhook: other tests may keep the machine busy.
-const TIMEOUT: u32 = 10;
+/// Seconds that the apiserver waits for the webhook, at most: other tests may keep the machine busy.
+const TIMEOUT: u32 = 30;
+/// Time for which the operator stands still at most. No review may be given up meanwhile.
+const STANDSTILL: Duration = Duration::from_secs(20);
 /// Longer than a replica waits until every apiserver has noticed a new CA.
 const PATIENCE: Duration = Duration::from_secs(150);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
