@@ -5,7 +5,7 @@
 .DELETE_ON_ERROR:
 
 e2e := pod-reloader-e2e
-scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/house scripts/prose scripts/site scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/house scripts/prose scripts/site scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/licences scripts/advisories scripts/go-program scripts/push scripts/sign scripts/publish scripts/provenance scripts/release scripts/release-check scripts/release-check-installed scripts/release-check-on-node scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -466,9 +466,18 @@ publish: ## Push image and chart of that release to where release.env says; VERS
 release-check: ## Use that release as its users do: a registry, pods, Helm, kubectl; VERSION=x.y.z, and TWICE=1 makes it twice
 	@scripts/need rust cc jq control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
-	$(call phase,build,cargo build -p $(e2e) --bin control-plane)
+	$(call phase,build,cargo build -p $(e2e) --bin control-plane --bin cluster)
 	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' $(places) $(signing) \
 	  scripts/release-check '$(VERSION)' $(release))
+	$(call where_it_can,release-check-on-node)
+
+.PHONY: release-check-on-node
+release-check-on-node: ## Install that release from a registry with pods that really run, as root on Linux; release-check ends with it where it can; VERSION=x.y.z
+	@scripts/need rust cc jq cluster
+	$(call node_programs,control plane and node)
+	$(call phase,build,cargo build -p $(e2e) --bin cluster)
+	$(call phase,release on a real node,POD_RELOADER_NEEDS_REAL_NODE=1 POD_RELOADER_IMAGE_LAYOUT=$(abspath $(built_image))/layout \
+	  $(cluster) -- scripts/release-check-on-node '$(VERSION)' $(release))
 
 # Without optimisation, as cargo-deny.
 $(cargo_cyclonedx_root)/bin/cargo-cyclonedx:
