@@ -267,7 +267,7 @@ earlier = $(if $(upgrades),POD_RELOADER_EARLIER="$$($(build_earlier))")
 .PHONY: cluster
 cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux, with a debug build of the operator; KEEP=1 leaves data and logs behind
 	@scripts/need rust cc cluster
-	@echo 'The first run takes about thirteen minutes on two cores: ten of them for the control plane and the programs of the node. Later runs take one.'
+	@echo 'The first run takes about twenty minutes on two cores: fifteen of them for the control plane and the programs of the node. Later runs take one.'
 	$(call node_programs,1 of 3: control plane and node)
 	$(call phase,2 of 3: build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e) --bin pod-reloader --bin kubectl-pod_reloader --bin cluster)
 	$(call phase,3 of 3: cluster,$(quick_cluster) $(kept))
