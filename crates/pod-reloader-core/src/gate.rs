@@ -17,7 +17,7 @@ use crate::window::Windows;
 const SHOWN_DIGITS: usize = 8;
 
 /// The gates of one workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// The place of the annotation that holds the workload, if it is on hold.
     pub hold: Option<Hold>,

@@ -224,9 +224,7 @@ mod tests {
     fn held() -> Facts {
         let gates = Gates {
             hold: Some(Hold::Workload),
-            needs_approval: false,
-            approved: None,
-            windows: None,
+            ..Gates::default()
         };
         Facts {
             gates: Some(Box::new(gates)),
