@@ -152,11 +152,12 @@ impl Notice {
     /// Returns the reason why a restart that is due waits, for the answer to a status query. `None` if the notice tells no
     /// such reason.
     pub(crate) fn waiting(&self) -> Option<Waiting> {
-        Some(Waiting {
+        let traits = self.traits();
+        traits.waits.then(|| Waiting {
             reason: self.reason().to_owned(),
-            is_problem: self.is_problem(),
+            is_problem: traits.is_problem,
             message: self.note(),
-            ..waits_for(self)?
+            ..waits_for(self)
         })
     }
 

@@ -12,6 +12,8 @@ use crate::metrics::HeldUp;
 pub(crate) struct Traits {
     /// True if something keeps the workload from the state that its users want.
     pub(crate) is_problem: bool,
+    /// True if a restart that is due waits for what the notice says.
+    pub(super) waits: bool,
     /// The gauge that counts the workload as long as this is its last notice.
     pub(crate) gauge: Option<InHeldUp>,
     /// What a notification says of it. `None` if only the users of the workload need to know.
@@ -50,12 +52,15 @@ impl Notice {
                 PROBLEM.headed("OnDelete, each pod is restarted when deleted", "changed")
             }
             Self::MissingConfig(_) => PROBLEM
+                .waiting()
                 .headed("Not restarted, pods could not start", "missing")
                 .counted(|it| &it.missing_config),
             Self::Braked(_) => PROBLEM
+                .waiting()
                 .headed("Restarted too often, the next restart waits", "")
                 .counted(|it| &it.braked),
             Self::Reverted => PROBLEM
+                .waiting()
                 .headed(
                     "Config hash reverted again and again, the next restart waits",
                     "",
@@ -63,14 +68,13 @@ impl Notice {
                 .counted(|it| &it.reverted),
             Self::Rejected(_) => PROBLEM.headed("Items of its lists are not valid names", ""),
             Self::Unreadable(..) => PROBLEM
+                .waiting()
                 .headed("Unknown whether its config changed", "cannot be read")
                 .counted(|it| &it.unreadable),
-            Self::AwaitsTogether(..) => QUIET.counted(|it| &it.together),
-            Self::AwaitsRelease(_)
-            | Self::ReleaseUnfinished(_)
+            Self::AwaitsTogether(..) => QUIET.waiting().counted(|it| &it.together),
+            Self::AwaitsRelease(_) | Self::AwaitsStage(_) | Self::AwaitsSlot(_) => QUIET.waiting(),
+            Self::ReleaseUnfinished(_)
             | Self::TogetherTimedOut(_)
-            | Self::AwaitsStage(_)
-            | Self::AwaitsSlot(_)
             | Self::OutsideWindow(..)
             | Self::Unstuck(_)
             | Self::Undone(_)
@@ -90,15 +94,18 @@ impl Notice {
                 PROBLEM.headed("Pods do not use the copies of its config", "")
             }
             Self::Gated(Closed::NotApproved(_)) => QUIET
+                .waiting()
                 .headed("Not restarted, waits for approval", "")
                 .counted(|it| &it.gated),
             Self::Gated(Closed::NoWindow) => QUIET
+                .waiting()
                 .headed("Not restarted, its restart window is not valid", "")
                 .counted(|it| &it.gated),
             Self::Gated(
                 Closed::Held | Closed::HeldByNamespace | Closed::HeldBy(_) | Closed::Until(_),
-            ) => QUIET.counted(|it| &it.gated),
+            ) => QUIET.waiting().counted(|it| &it.gated),
             Self::Halted(_) => PROBLEM
+                .waiting()
                 .headed(
                     "Not restarted, another one failed with the changed config",
                     "",
@@ -111,6 +118,7 @@ impl Notice {
                 PROBLEM.headed("Config changed, but the CronJob could not be run", "")
             }
             Self::Refused(_) => PROBLEM
+                .waiting()
                 .headed("Not restarted, the apiserver refuses the config hash", "")
                 .counted(|it| &it.refused),
             Self::NamespaceTooLarge(_) => {
@@ -123,6 +131,7 @@ impl Notice {
 /// A notice that only the users of the workload need to know.
 const QUIET: Traits = Traits {
     is_problem: false,
+    waits: false,
     gauge: None,
     headline: None,
 };
@@ -132,6 +141,13 @@ const PROBLEM: Traits = Traits {
 };
 
 impl Traits {
+    fn waiting(self) -> Self {
+        Self {
+            waits: true,
+            ..self
+        }
+    }
+
     fn headed(self, heading: &'static str, predicate: &'static str) -> Self {
         let headline = Some(Headline { heading, predicate });
         Self { headline, ..self }

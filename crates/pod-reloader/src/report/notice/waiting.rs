@@ -8,58 +8,32 @@ use pod_reloader_core::sync_status::{NamedObject, Waiting};
 use super::Notice;
 use super::note::SHOWN;
 
-/// Returns what a restart waits for by a notice, without the words for it. `None` if the notice tells no such reason.
-pub(super) fn waits_for(notice: &Notice) -> Option<Waiting> {
+/// Returns what a restart waits for by a notice, without the words for it.
+pub(super) fn waits_for(notice: &Notice) -> Waiting {
     match notice {
-        Notice::MissingConfig(missing) => {
-            Some(for_objects(missing.iter().map(|unmet| &unmet.reference)))
-        }
-        Notice::AwaitsTogether(missing, _) => Some(for_objects(&missing.objects)),
+        Notice::MissingConfig(missing) => for_objects(missing.iter().map(|unmet| &unmet.reference)),
+        Notice::AwaitsTogether(missing, _) => for_objects(&missing.objects),
         Notice::Unreadable(reference, _) | Notice::Gated(Closed::HeldBy(reference)) => {
-            Some(for_objects([reference]))
+            for_objects([reference])
         }
-        Notice::AwaitsRelease(release) => Some(Waiting {
+        Notice::AwaitsRelease(release) => Waiting {
             release: Some(named(release)),
             ..Waiting::default()
-        }),
-        Notice::AwaitsStage(other) | Notice::Halted(other) => Some(Waiting {
+        },
+        Notice::AwaitsStage(other) | Notice::Halted(other) => Waiting {
             workload: Some(NamedObject {
                 kind: other.kind.to_string(),
                 namespace: None,
                 name: other.name.to_string(),
             }),
             ..Waiting::default()
-        }),
-        Notice::Gated(Closed::Until(opens)) => Some(Waiting {
+        },
+        Notice::Gated(Closed::Until(opens)) => Waiting {
             until: Some(opens.timestamp().to_string()),
             ..Waiting::default()
-        }),
-        Notice::Gated(_)
-        | Notice::Braked(_)
-        | Notice::Reverted
-        | Notice::AwaitsSlot(_)
-        | Notice::Refused(_) => Some(Waiting::default()),
-        Notice::Restarted(..)
-        | Notice::Stalled(..)
-        | Notice::Reloaded(..)
-        | Notice::ReloadFailed(_)
-        | Notice::WouldRestart(..)
-        | Notice::Rejected(_)
-        | Notice::ReleaseUnfinished(_)
-        | Notice::TogetherTimedOut(_)
-        | Notice::OutsideWindow(..)
-        | Notice::Unstuck(_)
-        | Notice::FailedFirst
-        | Notice::NotRun(_)
-        | Notice::Undone(_)
-        | Notice::PutBack
-        | Notice::NotPutBack(_)
-        | Notice::NotCopied(_)
-        | Notice::CopyLost(_)
-        | Notice::PodsNotPinned(_)
-        | Notice::CopiesAreLarge(_)
-        | Notice::SettingsKept(_)
-        | Notice::NamespaceTooLarge(_) => None,
+        },
+        // The words say it all.
+        _ => Waiting::default(),
     }
 }
 
