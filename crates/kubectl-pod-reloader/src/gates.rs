@@ -50,14 +50,17 @@ pub(crate) fn need_somebody(gates: &Gates) -> bool {
 
 /// Says what has to happen before a workload gets any change, if its own gates ask for something.
 pub(crate) fn remark(gates: Option<&Gates>) -> Option<&'static str> {
-    let gates = gates?;
-    match (gates.hold.is_some(), gates.needs_approval) {
+    // Without `..`, so that a gate that is added is not left out here.
+    let Gates {
+        hold,
+        needs_approval,
+        approved: _,
+        windows,
+    } = gates?;
+    match (hold.is_some(), *needs_approval) {
         (true, _) => Some("on hold: when it is released"),
         (false, true) => Some("when its content is approved"),
-        (false, false) => gates
-            .windows
-            .as_ref()
-            .map(|_| "when its restart window is open"),
+        (false, false) => windows.as_ref().map(|_| "when its restart window is open"),
     }
 }
 
