@@ -54,9 +54,37 @@ pub(crate) async fn create(
     namespace: Option<&str>,
     manifest: &Value,
 ) -> Result<()> {
+    let created = send_create(client, namespace, manifest, PostParams::default()).await;
+    created
+        .map(drop)
+        .with_context(|| format!("creating {manifest}"))
+}
+
+/// Returns what [`create`] would store. Nothing is stored.
+///
+/// # Errors
+/// When it is refused.
+pub(crate) async fn try_create(
+    client: &Client,
+    namespace: Option<&str>,
+    manifest: &Value,
+) -> Result<Value> {
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    send_create(client, namespace, manifest, params).await
+}
+
+async fn send_create(
+    client: &Client,
+    namespace: Option<&str>,
+    manifest: &Value,
+    params: PostParams,
+) -> Result<Value> {
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
+        ..params
     };
     let api = api_of(client, namespace, manifest)?;
     let create = Request::new(api.resource_url());
@@ -64,10 +92,7 @@ pub(crate) async fn create(
     // kube has no parameter for this.
     let strict = format!("{}&fieldValidation=Strict", create.uri());
     *create.uri_mut() = strict.parse()?;
-    let created = client.request::<Value>(create).await;
-    created
-        .map(drop)
-        .with_context(|| format!("creating {manifest}"))
+    Ok(client.request(create).await?)
 }
 
 /// Applies the manifests in this order. Returns false, and writes nothing, if only kubectl can do it: it knows all other

@@ -16,9 +16,7 @@ use futures::FutureExt;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
-    api::{
-        DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, PostParams, Request,
-    },
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, Request},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,7 +24,7 @@ use tempfile::TempDir;
 use self::replicas::{Replicas, kubeconfig};
 pub use self::{crowd::crowd, replicas::Replica};
 use crate::{
-    apply::{api_of, apply},
+    apply::{api_of, apply, try_create},
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
@@ -346,21 +344,32 @@ impl Scene {
             ];
             self.tool().run(&[&["patch"], &args[..]].concat()).await?;
         }
-        let probe = Workload::deployment("probe").lists("absent").manifest();
-        let deployments = api_of(&self.client, Some(&self.namespace), &probe)?;
-        let probe: DynamicObject = serde_json::from_value(probe)?;
-        let params = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
         wait_for("the apiserver to call the webhook", PATIENCE, async || {
-            Ok(match deployments.create(&params, &probe).await {
-                Ok(object) if key_of(&object.data).is_some() => Attempt::Done(()),
-                Ok(_) => Attempt::NotYet("it was not called".to_owned()),
-                Err(error) => Attempt::NotYet(error.to_string()),
+            Ok(match self.is_webhook_called().await {
+                Ok(true) => Attempt::Done(()),
+                Ok(false) => Attempt::NotYet("it was not called".to_owned()),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
         .await
+    }
+
+    /// Returns true if a Deployment that is created in a dry run gets a config hash.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn is_webhook_called(&self) -> Result<bool> {
+        let probe = Workload::deployment("probe").lists("absent").manifest();
+        let created = self.try_create(&self.namespace, &probe).await?;
+        Ok(key_of(&created).is_some())
+    }
+
+    /// Returns what would be stored if an object were created, in `namespace` unless its manifest names another one.
+    ///
+    /// # Errors
+    /// When it is refused: with the words of the apiserver, of the webhook or of a policy.
+    pub async fn try_create(&self, namespace: &str, manifest: &Value) -> Result<Value> {
+        try_create(&self.client, Some(namespace), manifest).await
     }
 
     /// Returns kubectl as an administrator. [`Scene::kubectl`] also sets the namespace.

@@ -95,17 +95,41 @@ impl Scene {
         workload: &Workload,
         patch: &Value,
     ) -> Result<()> {
+        let params = PatchParams::default();
+        let patched = self.patched(namespace, workload, patch, &params).await;
+        patched.map(drop)
+    }
+
+    /// Returns what would be stored after a JSON Merge Patch to a workload.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn try_patch(
+        &self,
+        namespace: &str,
+        workload: &Workload,
+        patch: &Value,
+    ) -> Result<Value> {
+        let params = PatchParams {
+            dry_run: true,
+            ..PatchParams::default()
+        };
+        self.patched(namespace, workload, patch, &params).await
+    }
+
+    async fn patched(
+        &self,
+        namespace: &str,
+        workload: &Workload,
+        patch: &Value,
+        params: &PatchParams,
+    ) -> Result<Value> {
         let api = self.workloads(namespace, workload.kind);
         let patched = api
-            .patch(
-                &workload.name,
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
+            .patch(&workload.name, params, &Patch::Merge(patch))
             .await;
-        patched
-            .map(drop)
-            .with_context(|| format!("{patch} to {}", workload.reference()))
+        let patched = patched.with_context(|| format!("{patch} to {}", workload.reference()))?;
+        Ok(serde_json::to_value(patched)?)
     }
 
     /// Returns config hash and revisions of each workload, once their controllers have seen the latest

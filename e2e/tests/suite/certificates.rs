@@ -15,10 +15,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use pod_reloader_e2e::load::all_called;
-use pod_reloader_e2e::workload::{Workload, config_map, key_of};
+use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Operator, Options,
     Scene, wait_for,
@@ -234,27 +234,20 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
             json!([{"op": "replace", "path": format!("/webhooks/0/{place}"), "value": value}])
         };
         configure(scene, &set("clientConfig/service/name", "other")).await?;
-        let create = [
-            "create",
-            "--dry-run=server",
-            "--output=json",
-            "--filename=-",
-        ];
-        let probe = Workload::deployment("probe").lists("app").manifest();
-        let written = async |says: &str| {
-            wait_for(says, PATIENCE, async || {
-                let output = scene.kubectl_output(&create, &probe.to_string()).await?;
-                let said = output.stderr + &output.stdout;
-                Ok(match said.contains(says) {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(said),
-                })
+        wait_for("the certificate to be refused", PATIENCE, async || {
+            let refusal = scene.is_webhook_called().await.err();
+            let said = refusal.map_or_else(String::new, |error| format!("{error:#}"));
+            Ok(match said.contains("x509: certificate is valid for") {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(said),
             })
-            .await
-        };
-        written("x509: certificate is valid for").await?;
+        })
+        .await?;
         configure(scene, &set("failurePolicy", "Ignore")).await?;
-        written("\"kind\": \"Deployment\"").await
+        wait_for("a create to be allowed", PATIENCE, async || {
+            Ok(scene.is_webhook_called().await.map(drop).into())
+        })
+        .await
     })
     .await
 }
@@ -502,25 +495,12 @@ async fn observed(scene: &Scene) -> Result<()> {
 /// Waits until a create returns a config hash.
 async fn called(scene: &Scene) -> Result<()> {
     wait_for("the webhook to be called", PATIENCE, async || {
-        Ok(match reviewed(scene).await? {
+        Ok(match scene.is_webhook_called().await? {
             true => Attempt::Done(()),
             false => Attempt::NotYet("it was not".to_owned()),
         })
     })
     .await
-}
-
-/// Tells whether a create, which stores nothing, returns a config hash.
-async fn reviewed(scene: &Scene) -> Result<bool> {
-    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
-    let probe = Workload::deployment("probe").lists("app").manifest();
-    let probe = serde_json::from_value(probe)?;
-    let params = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    let created = deployments.create(&params, &probe).await?;
-    Ok(key_of(&serde_json::to_value(created)?).is_some())
 }
 
 /// Makes the apiserver open another connection to the webhook, which means another handshake. It keeps those that it has,
@@ -544,7 +524,7 @@ async fn connected_anew(scene: &Scene) -> Result<()> {
         operator.resume()?;
         opened
     };
-    let reviews = try_join_all((0..expected).map(|_| reviewed(scene)));
+    let reviews = try_join_all((0..expected).map(|_| scene.is_webhook_called()));
     let (opened, reviews) = tokio::join!(waiting, reviews);
     opened?;
     ensure!(

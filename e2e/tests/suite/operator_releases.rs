@@ -413,12 +413,9 @@ impl Stage<'_> {
     /// Waits until the apiserver calls the webhook of a release for the namespace.
     async fn has_come_to(&self, scene: &Scene) -> Result<()> {
         let probe = Workload::podless("probe").lists("absent").manifest();
-        let create = ["create", "--dry-run=server", "--filename=-", "--namespace"];
-        let create = [&create[..], &[&*self.namespace]].concat();
         wait_for("the webhook to be called", PATIENCE, async || {
             let mark = scene.mark().await?;
-            let tool = scene.tool();
-            tool.run_with_input(&create, &probe.to_string()).await?;
+            scene.try_create(&self.namespace, &probe).await?;
             let called = reviews_in(scene, &self.namespace, mark).await?;
             Ok(match called.contains(&scene.installation.namespace) {
                 true => Attempt::Done(()),

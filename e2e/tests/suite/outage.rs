@@ -5,7 +5,7 @@ use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
 use pod_reloader_e2e::workload::{
-    BASELINE, CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, key_in,
+    BASELINE, CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, key_in, key_of,
 };
 use pod_reloader_e2e::{
     Attempt, Options, Output, PATIENCE, Scene, Snapshot, lacks_mutating_policies, wait_for,
@@ -39,7 +39,7 @@ async fn the_policy_preserves_the_hash_while_the_webhook_is_down() -> Result<()>
             let name = workload.reference();
             let without = workload.manifest().to_string();
             for write in [
-                &["patch", &name, "--type=merge", &rubbish()][..],
+                &["patch", &name, "--type=merge", &argument(&rubbish())][..],
                 &["patch", &name, "--type=merge", NO_ANNOTATIONS],
                 &["patch", &name, "--type=json", &removal()],
                 &["replace", "--filename=-"],
@@ -286,8 +286,12 @@ async fn a_client_that_writes_a_hash_is_warned_even_if_the_policy_reverted_it() 
             (server_side, &with, true),
             (server_side, without, false),
             (&["patch", &name, note], without, false),
-            (&["patch", &name, &rubbish()], without, true),
-            (&["patch", &name, "--type=merge", &rubbish()], without, true),
+            (&["patch", &name, &argument(&rubbish())], without, true),
+            (
+                &["patch", &name, "--type=merge", &argument(&rubbish())],
+                without,
+                true,
+            ),
             (&["label", &name, "team=blue"], without, false),
             (&["set", "image", &name, "main=app:1"], without, false),
             (client_side, without, false),
@@ -482,23 +486,16 @@ async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Resu
 async fn policy_is_in_force(scene: &Scene) -> Result<()> {
     let gauge = web_called("gauge").stamped("gauge");
     scene.create(&gauge).await?;
-    let name = gauge.reference();
     let rubbish = rubbish();
-    let patch = [
-        "patch",
-        &name,
-        "--dry-run=server",
-        "--output=json",
-        &rubbish,
-    ];
     wait_for("the policy to keep a hash", PATIENCE, async || {
-        Ok(match key_in(&scene.kubectl(&patch).await?)? {
+        let patched = scene.try_patch(&scene.namespace, &gauge, &rubbish);
+        Ok(match key_of(&patched.await?) {
             Some(key) if key == "gauge" => Attempt::Done(()),
             key => Attempt::NotYet(format!("{key:?}")),
         })
     })
     .await?;
-    scene.kubectl(&["delete", &name]).await.map(|_| ())
+    scene.delete(&gauge.reference()).await
 }
 
 #[tokio::test]
@@ -601,10 +598,8 @@ fn web_called(name: &str) -> Workload {
 }
 
 /// Returns a patch of the config hash that is both a merge patch and a strategic merge patch.
-fn rubbish() -> String {
-    let patch =
-        json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
-    format!("--patch={patch}")
+fn rubbish() -> Value {
+    json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}})
 }
 
 /// Returns a JSON patch that removes the config hash.
@@ -613,7 +608,12 @@ fn removal() -> String {
         "/spec/template/metadata/annotations/{}",
         CONFIG_HASH.replace('/', "~1")
     );
-    format!("--patch={}", json!([{"op": "remove", "path": path}]))
+    argument(&json!([{"op": "remove", "path": path}]))
+}
+
+/// Returns the argument of `kubectl patch` for a patch.
+fn argument(patch: &Value) -> String {
+    format!("--patch={patch}")
 }
 
 const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";

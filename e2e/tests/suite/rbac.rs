@@ -88,15 +88,14 @@ async fn beside_a_writer_the_operator_uses_every_rule_and_lacks_none() -> Result
     Scene::play(options, async |scene| {
         bind::with_definitions(&scene.control_plane).await?;
         work(scene, &[CONFIG_MAP, SECRET]).await?;
-        let create = ["create", "--dry-run=server", "--filename=-"];
-        let harbor = bind::harbor(json!({})).to_string();
+        let harbor = bind::harbor(json!({}));
         wait_for("the webhook to look for bindings", PATIENCE, async || {
-            let output = scene.kubectl_output(&create, &harbor).await?;
+            let tried = scene.try_create(&scene.namespace, &harbor).await;
             let requests = scene.requests(scene.began()).await?;
             let looked = requests.iter().any(|it| it.resource == "fieldbindings");
             Ok(match looked {
                 true => Attempt::Done(()),
-                false => Attempt::NotYet(output.stderr),
+                false => Attempt::NotYet(format!("{tried:?}")),
             })
         })
         .await?;

@@ -1,7 +1,7 @@
 //! The selectors of the chart select the same workloads for webhook, policy and reconcile loop.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_in};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_of};
 use pod_reloader_e2e::{
     Attempt, Operator, Options, PATIENCE, Scene, has_mutating_policies, oracle, wait_for,
 };
@@ -98,15 +98,15 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
 
     let write = async |value: &str| -> Result<()> {
         for namespace in [&scene.namespace, loses, gains] {
-            let config = config_map("app", value).to_string();
-            kubectl(scene, namespace, &["apply", "--filename=-"], &config).await?;
+            let config = [config_map("app", value)];
+            scene.put_all_in(namespace, &config).await?;
         }
         Ok(())
     };
     write("1").await?;
     for (namespace, is_kept) in [(loses, true), (gains, false)] {
-        let create = ["create", "--filename=-"];
-        kubectl(scene, namespace, &create, &web.manifest().to_string()).await?;
+        let web = std::slice::from_ref(&web);
+        scene.create_all_in(namespace, web).await?;
         let key = key(scene, namespace).await?;
         ensure!(
             key.is_some() == is_kept,
@@ -161,18 +161,12 @@ async fn stamps_new_ones(
     workload: &Workload,
     is_called: bool,
 ) -> Result<()> {
-    let manifest = workload.clone().with(&["metadata", "name"], json!("new"));
-    let manifest = manifest.manifest().to_string();
-    let create = [
-        "create",
-        "--dry-run=server",
-        "--output=json",
-        "--filename=-",
-    ];
+    let new = workload.clone().with(&["metadata", "name"], json!("new"));
+    let new = new.manifest();
     let what = format!("a hash to be set in {namespace}, {is_called}");
     wait_for(&what, PATIENCE, async || {
-        let created = kubectl(scene, namespace, &create, &manifest).await?;
-        Ok(match key_in(&created)? {
+        let created = scene.try_create(namespace, &new).await?;
+        Ok(match key_of(&created) {
             key if key.is_some() == is_called => Attempt::Done(()),
             key => Attempt::NotYet(format!("{key:?}")),
         })
@@ -190,18 +184,10 @@ async fn keeps_its_hash(
     let is_kept = is_kept && has_mutating_policies().await?;
     let rubbish =
         json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
-    let rubbish = format!("--patch={rubbish}");
     let name = workload.reference();
-    let patch = [
-        "patch",
-        &name,
-        "--dry-run=server",
-        "--output=json",
-        &rubbish,
-    ];
     let what = format!("the hash of {namespace}/{name} to be kept, {is_kept}");
     wait_for(&what, PATIENCE, async || {
-        let key = key_in(&kubectl(scene, namespace, &patch, "").await?)?;
+        let key = key_of(&scene.try_patch(namespace, workload, &rubbish).await?);
         Ok(match key.as_deref() != Some("rubbish") {
             kept if kept == is_kept => Attempt::Done(()),
             _ => Attempt::NotYet(format!("{key:?}")),
@@ -215,8 +201,7 @@ async fn right(scene: &Scene, namespace: &str) -> Result<()> {
     let what = format!("{namespace}/web to carry the hash of what is true");
     wait_for(&what, PATIENCE, async || {
         let object = web(scene, namespace).await?;
-        let key = key_in(&object)?;
-        let object = serde_json::from_str(&object)?;
+        let key = key_of(&object);
         let expected = oracle::config_hash(&scene.client, &object, &scene.installation).await?;
         Ok(match key {
             Some(key) if key == expected => Attempt::Done(()),
@@ -227,15 +212,9 @@ async fn right(scene: &Scene, namespace: &str) -> Result<()> {
 }
 
 async fn key(scene: &Scene, namespace: &str) -> Result<Option<String>> {
-    Ok(key_in(&web(scene, namespace).await?)?)
+    Ok(key_of(&web(scene, namespace).await?))
 }
 
-async fn web(scene: &Scene, namespace: &str) -> Result<String> {
-    let get = ["get", "deployment/web", "--output=json"];
-    kubectl(scene, namespace, &get, "").await
-}
-
-async fn kubectl(scene: &Scene, namespace: &str, args: &[&str], input: &str) -> Result<String> {
-    let namespaced = [&["--namespace", namespace], args].concat();
-    scene.tool().run_with_input(&namespaced, input).await
+async fn web(scene: &Scene, namespace: &str) -> Result<Value> {
+    scene.object_in(namespace, "deployment/web").await
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
 
 use super::alerts::alerts;
@@ -77,13 +76,8 @@ async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
 
 /// Returns the apiserver's metrics after it could not call the webhook, with either failure policy.
 async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> {
-    let web = Workload::deployment("missed")
-        .lists("absent")
-        .manifest()
-        .to_string();
-    let create = ["create", "--dry-run=server", "--filename=-"];
     scene.operator.stop().await;
-    scene.kubectl_with_input(&create, &web).await?;
+    scene.is_webhook_called().await?;
     let fail = r#"[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]"#;
     let configuration = &scene.installation.namespace;
     let patch = [
@@ -96,7 +90,7 @@ async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> 
     ];
     scene.tool().run(&patch).await?;
     wait_for("a write to be refused", PATIENCE, async || {
-        Ok(match scene.kubectl_with_input(&create, &web).await {
+        Ok(match scene.is_webhook_called().await {
             Ok(_) => Attempt::NotYet("it was let through".to_owned()),
             Err(_) => Attempt::Done(()),
         })

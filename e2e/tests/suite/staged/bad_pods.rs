@@ -80,12 +80,12 @@ async fn probe(scene: &Scene, is_refused: bool) -> Result<()> {
         "metadata": {"name": "probe"},
         "spec": {"containers": [{"name": "main", "image": "app:1"}]},
     });
-    let create = ["create", "--dry-run=server", "--filename=-"];
     wait_for("the policy", PATIENCE, async || {
-        let output = scene.kubectl_output(&create, &probe.to_string()).await?;
-        Ok(match output.stderr.contains(&name) == is_refused {
+        let refusal = scene.try_create(&scene.namespace, &probe).await.err();
+        let said = refusal.map_or_else(String::new, |error| format!("{error:#}"));
+        Ok(match said.contains(&name) == is_refused {
             true => Attempt::Done(()),
-            false => Attempt::NotYet(output.stderr),
+            false => Attempt::NotYet(said),
         })
     })
     .await
