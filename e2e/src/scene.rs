@@ -204,7 +204,7 @@ impl Scene {
     /// Installs an operator named `NAMESPACE-op`, and creates the namespace.
     ///
     /// # Errors
-    /// When the operator or the apiserver does not answer.
+    /// When the operator or the apiserver does not answer. What explains it is printed, as when a test fails.
     pub async fn set(
         control_plane: ControlPlane,
         namespace: &str,
@@ -265,16 +265,25 @@ impl Scene {
             options,
             directory,
         };
-        for replica in scene.processes() {
+        let begun = scene.begin().await;
+        if begun.is_err() {
+            scene.show().await;
+        }
+        begun.map(|()| scene)
+    }
+
+    /// Waits until the processes are ready and the webhook is called. Then stops them, unless they are to run.
+    async fn begin(&self) -> Result<()> {
+        for replica in self.processes() {
             replica.operator.ready().await?;
         }
-        scene.webhook_called().await?;
-        if !scene.options.running {
-            for replica in scene.processes() {
+        self.webhook_called().await?;
+        if !self.options.running {
+            for replica in self.processes() {
                 replica.operator.stop().await;
             }
         }
-        Ok(scene)
+        Ok(())
     }
 
     /// Runs `test` with another namespace, NAMESPACE-`suffix`, which has the labels of the first one and is
@@ -903,7 +912,7 @@ impl Scene {
         self.directory.path()
     }
 
-    /// Prints the end of each operator's log, Events and objects. Copies the whole logs of operators and
+    /// Prints the end of each operator's log, Events and objects, and the webhook configuration. Copies the whole logs of operators and
     /// control plane to cargo's build folder.
     async fn show(&self) {
         match self.keep_logs() {
@@ -921,6 +930,12 @@ impl Scene {
             &[
                 "get",
                 "deployments,statefulsets,daemonsets,configmaps",
+                "--output=yaml",
+            ],
+            &[
+                "get",
+                "mutatingwebhookconfiguration",
+                &self.installation.namespace,
                 "--output=yaml",
             ],
         ] {
