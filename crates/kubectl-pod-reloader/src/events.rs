@@ -192,12 +192,9 @@ pub(crate) fn problems<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::times::at;
     use serde_json::json;
     use serde_json::value::to_raw_value;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
 
     #[test]
     fn events_of_other_components_are_not_reported() {

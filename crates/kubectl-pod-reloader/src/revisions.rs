@@ -144,10 +144,7 @@ impl From<revision::Revision> for Revision {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
+    use crate::times::at;
 
     #[test]
     fn the_age_of_a_hash_is_that_of_its_oldest_consecutive_revision() {

@@ -34,13 +34,15 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
+/// Returns the time that a test writes as text.
+#[cfg(test)]
+pub(crate) fn at(text: &str) -> Timestamp {
+    text.parse().expect("a test writes a valid time")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
 
     #[test]
     fn an_age_has_the_form_of_kubectl() {
