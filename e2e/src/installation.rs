@@ -261,14 +261,16 @@ impl Installation {
         let mut args = vec![format!("--kube-version={version}")];
         for group in discovery.groups() {
             for version in group.versions() {
-                for (resource, _) in group.versioned_resources(version) {
+                let resources = group.versioned_resources(version);
+                let kinds = resources.iter().map(|(resource, _)| {
                     let ApiResource {
                         api_version, kind, ..
                     } = resource;
-                    args.push(format!("--api-versions={api_version}/{kind}"));
-                    // Most versions have several kinds. Once is enough, and more do no harm.
-                    args.push(format!("--api-versions={api_version}"));
-                }
+                    format!("--api-versions={api_version}/{kind}")
+                });
+                args.extend(kinds);
+                let version = resources.first().map(|(resource, _)| &resource.api_version);
+                args.extend(version.map(|it| format!("--api-versions={it}")));
             }
         }
         Ok(args)
