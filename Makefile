@@ -100,8 +100,8 @@ tests_in_files := $(wildcard crates/*/tests/*.rs webhook-certs/tests/*.rs)
 tests_in_folders := $(wildcard crates/*/tests/*/main.rs webhook-certs/tests/*/main.rs)
 in_files_and_folders := $(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders)))
 unit_tests := $(tests) --lib --bins $(addprefix --test=,$(in_files_and_folders))
-# Each of these uses one core, for a minute or more. Together they take as long as all others.
-long := instructions weight
+# Uses one core, and takes about as long as all others together.
+long := instructions
 # The programs, and the tests that need a cluster.
 build := cargo build --workspace --bins --test=suite --test=real
 
