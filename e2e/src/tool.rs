@@ -66,13 +66,22 @@ impl Tool {
     /// # Errors
     /// When the plugin is not built.
     pub fn with_plugin(self) -> Result<Self> {
-        let plugin = of_the_workspace("kubectl-pod_reloader");
-        let plugin =
-            plugin.context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")?;
+        let plugin = plugin()?;
         let directory = plugin.parent().context("it lies in a folder")?;
         let own = self.program.parent().context("it lies in a folder")?;
         let path = std::env::join_paths([directory, own])?;
         Ok(self.with_env("PATH", path))
+    }
+
+    /// Returns our plugin in place of kubectl: what kubectl becomes when it is told `pod-reloader`. Its arguments are those
+    /// that come after that. It takes a small part of the processor time of kubectl.
+    ///
+    /// # Errors
+    /// Same as [`Tool::with_plugin`].
+    pub fn plugin(self) -> Result<Self> {
+        let program = plugin()?;
+        let kubectl = self.with_plugin()?;
+        Ok(Self { program, ..kubectl })
     }
 
     /// Returns the same program with one more environment variable.
@@ -166,4 +175,9 @@ impl Tool {
             .to_string_lossy();
         format!("{name} {}", args.join(" "))
     }
+}
+
+fn plugin() -> Result<PathBuf> {
+    of_the_workspace("kubectl-pod_reloader")
+        .context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")
 }

@@ -387,8 +387,9 @@ async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails() -
         let line = format!("no workload is managed in namespace {}\n", scene.namespace);
         ensure!(told == line, "{told}");
         // For example a misspelt namespace.
-        let args = ["pod-reloader", "wait", "--all", "--namespace=nowhere"];
-        let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
+        let plugin = scene.tool().plugin()?;
+        let args = ["wait", "--all", "--namespace=nowhere"];
+        let nowhere = plugin.output(&args, "").await?;
         ensure!(nowhere.code == Some(1), "{nowhere:?}");
         for args in [
             &["graph", "--namespace=nowhere"][..],
@@ -396,8 +397,7 @@ async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails() -
             &["explain", "deploy", "web", "--namespace=nowhere"],
             &["status", "--operator-namespace=nowhere"],
         ] {
-            let args = [&["pod-reloader"], args].concat();
-            let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
+            let nowhere = plugin.output(args, "").await?;
             ensure!(nowhere.code == Some(1), "{args:?}: {nowhere:?}");
             ensure!(
                 nowhere.stderr
@@ -870,7 +870,8 @@ async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
 
 /// Asserts what the commands say where there is no operator, or one that they cannot read.
 async fn without_an_operator(control_plane: &ControlPlane) -> Result<()> {
-    let kubectl = control_plane.kubectl().with_plugin()?;
+    let kubectl = control_plane.kubectl();
+    let plugin = kubectl.clone().plugin()?;
     let web = Workload::deployment("web")
         .lists("app")
         .manifest()
@@ -878,11 +879,7 @@ async fn without_an_operator(control_plane: &ControlPlane) -> Result<()> {
     kubectl
         .run_with_input(&["create", "--filename=-"], &web)
         .await?;
-    let run = async |args: &[&str]| {
-        kubectl
-            .output(&[&["pod-reloader"], args].concat(), "")
-            .await
-    };
+    let run = async |args: &[&str]| plugin.output(args, "").await;
     let explained = run(&["explain", "deploy/web"]).await?;
     ensure!(explained.code == Some(1), "{explained:?}");
     ensure!(
@@ -1024,15 +1021,19 @@ async fn kubectl_completes_objects_that_exist() -> Result<()> {
                 Workload::deployment("web").lists("app").manifest(),
             ])
             .await?;
-        let completed =
-            async |words: &[&str]| text(scene, &[&["__complete"], words].concat()).await;
+        let kubectl = scene.tool().with_plugin()?;
+        let namespace = format!("--namespace={}", scene.namespace);
+        let completed = async |words: &[&str]| {
+            let args = [&["pod-reloader", &*namespace, "__complete"], words].concat();
+            kubectl.run(&args).await
+        };
         ensure!(completed(&["ex"]).await? == "explain\n:4\n");
         ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
         ensure!(completed(&["explain", "deploy/w"]).await? == "deploy/web\n:4\n");
         ensure!(completed(&["wait", "deploy", "w"]).await? == "web\n:4\n");
         ensure!(completed(&["wait", "-o", "j"]).await? == "json\njsonpath=\n:4\n");
         ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
-        let script = text(scene, &["completion", "bash"]).await?;
+        let script = kubectl.run(&["pod-reloader", "completion", "bash"]).await?;
         ensure!(script.contains("kubectl-pod_reloader"), "{script}");
         Ok(())
     })
@@ -1087,14 +1088,15 @@ fn stopped() -> Options {
     }
 }
 
+/// Runs a command of the plugin in the namespace of the scene, without kubectl.
 async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
     let namespace = format!("--namespace={}", scene.namespace);
     let args = match args[0] {
         // Everything after it counts as typed words.
-        "__complete" => [&["pod-reloader", &namespace], args].concat(),
-        _ => [&["pod-reloader"], args, &[&namespace]].concat(),
+        "__complete" => [&[&*namespace], args].concat(),
+        _ => [args, &[&*namespace]].concat(),
     };
-    scene.tool().with_plugin()?.output(&args, "").await
+    scene.tool().plugin()?.output(&args, "").await
 }
 
 /// Binds a user to a ClusterRole in the namespace of the scene.

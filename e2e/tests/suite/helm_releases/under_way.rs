@@ -70,11 +70,11 @@ async fn config_that_is_a_hook_waits_for_the_workload_and_for_no_other_release()
         let upgrade = slow.upgrade(&["--set=config=2,image=2"]);
         let meanwhile = async {
             waits(scene, &slow.workload()).await?;
-            let kubectl = scene.tool().with_plugin()?;
+            let plugin = scene.tool().plugin()?;
             let workload = format!("deployment/{}", slow.name);
             let namespace = format!("--namespace={}", scene.namespace);
-            let explained = kubectl
-                .output(&["pod-reloader", "explain", &workload, &namespace], "")
+            let explained = plugin
+                .output(&["explain", &workload, &namespace], "")
                 .await?
                 .stdout;
             let release = format!(

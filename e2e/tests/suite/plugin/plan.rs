@@ -155,8 +155,8 @@ async fn keys_that_are_no_texts_are_read_as_kubectl_reads_them() -> Result<()> {
         ensure!(keys == ["1.5", "15", "22", "80"], "{keys:?}");
 
         let namespace = format!("--namespace={}", scene.namespace);
-        let plan = ["pod-reloader", "plan", "--filename=-", &namespace];
-        let plugin = scene.tool().with_plugin()?;
+        let plan = ["plan", "--filename=-", &namespace];
+        let plugin = scene.tool().plugin()?;
         let told = plugin.output(&plan, ODD_KEYS).await?;
         ensure!(told.stdout == "Nothing restarts.\n", "{told:?}");
         Ok(())
@@ -188,14 +188,8 @@ async fn what_a_plan_says_of_keys_that_go_is_what_helm_and_a_server_side_apply_d
             let args = ["--is-upgrade", "--no-hooks", "--set=more=false"];
             let template = [&["template"], &release[..], &args].concat();
             let manifests = helm.run(&template).await?;
-            let arguments = [
-                "pod-reloader",
-                "plan",
-                "--filename=-",
-                "--output=json",
-                &namespace,
-            ];
-            let plugin = scene.tool().with_plugin()?;
+            let arguments = ["plan", "--filename=-", "--output=json", &namespace];
+            let plugin = scene.tool().plugin()?;
             let told = plugin.output(&arguments, &manifests).await?;
             let removed = format!("ConfigMap {name}: more");
             let rows = [(name, "yes", &*removed), (other, "no", "stays the same")];
@@ -347,8 +341,8 @@ async fn failures(scene: &Scene) -> Result<()> {
         built.stdout.contains("yes        ConfigMap changes: key"),
         "{built:?}"
     );
-    let arguments = ["pod-reloader", "plan", "--filename=-"];
-    let plugin = scene.tool().with_plugin()?;
+    let arguments = ["plan", "--filename=-"];
+    let plugin = scene.tool().plugin()?;
     let broken = plugin.output(&arguments, "a: [").await?;
     ensure!(broken.code == Some(1), "{broken:?}");
     ensure!(
@@ -384,9 +378,9 @@ async fn apply(scene: &Scene, manifests: Vec<Value>) -> Result<()> {
 async fn planned(scene: &Scene, manifests: &[Value], flags: &[&str]) -> Result<Output> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests}).to_string();
     let namespace = format!("--namespace={}", scene.namespace);
-    let plan = ["pod-reloader", "plan", "--filename=-", &namespace];
+    let plan = ["plan", "--filename=-", &*namespace];
     let arguments = [&plan, flags].concat();
-    scene.tool().with_plugin()?.output(&arguments, &list).await
+    scene.tool().plugin()?.output(&arguments, &list).await
 }
 
 fn ours(key: &str) -> String {

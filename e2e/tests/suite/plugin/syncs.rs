@@ -43,8 +43,8 @@ pub(crate) async fn are_shown(
     let line = format!("ClusterConfigSync {name} copies it: 1 of 3 namespaces, Conflict.\n");
     ensure!(told.contains(&line), "{told}");
     let namespace = format!("--namespace={copy_in}");
-    let impact = ["pod-reloader", "impact", "secret/shared", &namespace];
-    let told = scene.tool().with_plugin()?.output(&impact, "").await?;
+    let impact = ["impact", "secret/shared", &namespace];
+    let told = scene.tool().plugin()?.output(&impact, "").await?;
     let line = format!("It is a copy of {source}: edits are undone, so change the source.\n");
     ensure!(told.stdout.contains(&line), "{told:?}");
     Ok(())
