@@ -13,13 +13,25 @@ use serde_json::{Map, Value, json};
 /// Annotation in which `kubectl apply` records what it has sent.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Custom resources that tests apply often, and that have a namespace.
-const CUSTOM: [&str; 6] = [
+const CUSTOM: [&str; 9] = [
     "Certificate",
+    "Cluster",
     "FieldBinding",
     "Harbor",
     "Issuer",
+    "KafkaConnect",
     "Rollout",
+    "SecretProviderClass",
     "Store",
+];
+/// Kinds with containers.
+const WITH_PODS: [&str; 6] = [
+    "CronJob",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "Pod",
+    "StatefulSet",
 ];
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 
@@ -140,9 +152,10 @@ impl Write {
     async fn of(client: &Client, namespace: &str, manifest: &Value) -> Result<Option<Self>> {
         let lists = match text(&manifest["kind"])? {
             "ConfigMap" | "Secret" => Lists::Replaced,
+            "Service" if manifest["apiVersion"] != "v1" => Lists::Replaced,
             // kubectl knows no more about the lists of custom resources than we do.
             kind if CUSTOM.contains(&kind) || is_for_the_cluster(manifest) => Lists::Replaced,
-            "Deployment" | "StatefulSet" | "DaemonSet" => Lists::Merged,
+            kind if WITH_PODS.contains(&kind) => Lists::Merged,
             _ => return Ok(None),
         };
         let namespace = (!is_for_the_cluster(manifest)).then_some(namespace);
