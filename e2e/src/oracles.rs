@@ -233,7 +233,7 @@ impl<'a> Oracles<'a> {
 /// apiserver's metrics are megabytes there.
 async fn failed_calls(scene: &Scene) -> Result<FailedCalls> {
     match scene.control_plane.is_own() {
-        true => FailedCalls::count(&scene.tool()).await,
+        true => FailedCalls::count(&scene.client).await,
         false => Ok(FailedCalls::default()),
     }
 }

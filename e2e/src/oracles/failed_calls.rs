@@ -1,8 +1,7 @@
 //! Counts failed calls of the webhook, by the apiserver's metrics.
 
 use anyhow::{Context, Result};
-
-use crate::tool::Tool;
+use kube::Client;
 
 /// Failed calls of the webhook since the apiserver started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,12 +13,13 @@ pub struct FailedCalls {
 }
 
 impl FailedCalls {
-    /// Asks the apiserver of `kubectl`.
+    /// Asks the apiserver.
     ///
     /// # Errors
     /// When it does not answer.
-    pub async fn count(kubectl: &Tool) -> Result<Self> {
-        let metrics = kubectl.run(&["get", "--raw", "/metrics"]).await?;
+    pub async fn count(client: &Client) -> Result<Self> {
+        let metrics = http::Request::get("/metrics").body(Vec::new())?;
+        let metrics = client.request_text(metrics).await?;
         Ok(Self {
             passed_by: sum(&metrics, "apiserver_admission_webhook_fail_open_count")?,
             rejected: sum(&metrics, "apiserver_admission_webhook_rejection_count")?,

@@ -61,7 +61,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
         scene.installation.upgrade(&values).await?;
         three_rotations(&scene).await?;
         ensure!(
-            FailedCalls::count(&scene.tool()).await?.passed_by == 0,
+            FailedCalls::count(&scene.client).await?.passed_by == 0,
             "the webhook was passed by"
         );
 
@@ -69,7 +69,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
         observed(&scene).await?;
         scene.operator.stop().await;
         burst(&scene, 0).await?;
-        let passed_by = FailedCalls::count(&scene.tool()).await?.passed_by;
+        let passed_by = FailedCalls::count(&scene.client).await?.passed_by;
         ensure!(passed_by == WRITERS, "the metric is another: {passed_by}");
         Ok(())
     }

@@ -80,7 +80,7 @@ async fn main() -> Result<ExitCode> {
     );
 
     let faults = Faults::new(random.fork(), outage);
-    let failed_calls = FailedCalls::count(&scene.tool()).await?;
+    let failed_calls = FailedCalls::count(&scene.client).await?;
     let report = Report::begin(minutes, &users, &history, failed_calls);
     let report = RefCell::new(report);
     let memory = RefCell::new(Memory::default());
@@ -158,7 +158,7 @@ async fn tell_each_minute(
             return;
         }
         sleep_until(next).await;
-        let failed_calls = FailedCalls::count(&scene.tool()).await;
+        let failed_calls = FailedCalls::count(&scene.client).await;
         let mut report = report.borrow_mut();
         // An apiserver that is down has no counters to read.
         if let Ok(failed_calls) = failed_calls {
