@@ -1,6 +1,7 @@
 //! A test on a control plane: an operator of its own, and a namespace that only it looks after.
 
 mod crowd;
+mod objects;
 mod replicas;
 
 use std::{
@@ -16,7 +17,7 @@ use futures::FutureExt;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
-    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, Request},
+    api::{Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,7 +25,7 @@ use tempfile::TempDir;
 use self::replicas::{Replicas, kubeconfig};
 pub use self::{crowd::crowd, replicas::Replica};
 use crate::{
-    apply::{api_of, apply, try_create},
+    apply::{api_of, apply},
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
@@ -373,14 +374,6 @@ impl Scene {
         Ok(key_of(&created).is_some())
     }
 
-    /// Returns what would be stored if an object were created, in `namespace` unless its manifest names another one.
-    ///
-    /// # Errors
-    /// When it is refused: with the words of the apiserver, of the webhook or of a policy.
-    pub async fn try_create(&self, namespace: &str, manifest: &Value) -> Result<Value> {
-        try_create(&self.client, Some(namespace), manifest).await
-    }
-
     /// Returns kubectl as an administrator. [`Scene::kubectl`] also sets the namespace.
     pub fn tool(&self) -> Tool {
         self.control_plane.kubectl()
@@ -470,69 +463,6 @@ impl Scene {
         self.kubectl_with_input(&["apply", "--filename=-"], &list)
             .await
             .map(|_| ())
-    }
-
-    /// Reads an object as stored, such as `deployment/web`.
-    ///
-    /// # Errors
-    /// Same as [`Scene::kubectl`].
-    pub async fn object(&self, reference: &str) -> Result<Value> {
-        self.object_in(&self.namespace, reference).await
-    }
-
-    /// Reads an object like [`Scene::object`], in another namespace.
-    ///
-    /// # Errors
-    /// Same as [`Scene::kubectl`].
-    pub async fn object_in(&self, namespace: &str, reference: &str) -> Result<Value> {
-        let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
-        let Some((_, version, kind)) = KINDS.iter().find(|(of, ..)| *of == kind) else {
-            let get = ["--namespace", namespace, "get", reference, "--output=json"];
-            return Ok(serde_json::from_str(&self.tool().run(&get).await?)?);
-        };
-        let kind = json!({"apiVersion": version, "kind": kind});
-        let api = api_of(&self.client, Some(namespace), &kind)?;
-        self.object_at(api.resource_url(), name).await
-    }
-
-    /// Deletes an object, such as `configmap/app`. What it owns goes later.
-    ///
-    /// # Errors
-    /// When that is refused, or there is none.
-    pub async fn delete(&self, reference: &str) -> Result<()> {
-        let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
-        let known = KINDS.iter().find(|(of, ..)| *of == kind);
-        let (_, version, kind) = known.with_context(|| format!("{kind} is not known here"))?;
-        let kind = json!({"apiVersion": version, "kind": kind});
-        let api = api_of(&self.client, Some(&self.namespace), &kind)?;
-        let deleted = api.delete(name, &DeleteParams::background()).await;
-        deleted.map(drop).with_context(|| reference.to_owned())
-    }
-
-    /// Reads an object as stored, of a kind that `api_version` serves as `plural`.
-    ///
-    /// # Errors
-    /// When it does not exist.
-    pub async fn custom_object(
-        &self,
-        api_version: &str,
-        plural: &str,
-        name: &str,
-    ) -> Result<Value> {
-        let url = format!("/apis/{api_version}/namespaces/{}/{plural}", self.namespace);
-        self.object_at(&url, name).await
-    }
-
-    async fn object_at(&self, url: &str, name: &str) -> Result<Value> {
-        // Untyped: a test may have written metadata that the client cannot parse.
-        let get = Request::new(url).get(name, &GetParams::default())?;
-        let object = self.client.request(get).await;
-        let mut object: Value = object.with_context(|| format!("{url}/{name}"))?;
-        // kubectl hides these, too.
-        if let Some(metadata) = object["metadata"].as_object_mut() {
-            metadata.remove("managedFields");
-        }
-        Ok(object)
     }
 
     /// Returns the config hash of a workload.
@@ -755,12 +685,10 @@ impl Scene {
     /// # Errors
     /// Same as [`Scene::kubectl`].
     pub async fn events(&self, workload: &Workload) -> Result<Vec<(String, String)>> {
-        let kind = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"});
-        let events = api_of(&self.client, Some(&self.namespace), &kind)?;
-        let events = events.list(&ListParams::default()).await?;
-        let events = events.items.iter().map(|event| &event.data);
+        let events = self.events_in(&self.namespace).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(events
+            .iter()
             .filter(|event| {
                 event["reportingController"] == "pod-reloader"
                     && event["regarding"]["kind"] == workload.kind.as_str()
@@ -997,21 +925,6 @@ impl Options {
         self.proxied || self.selection.is_some()
     }
 }
-
-/// Kinds as [`Scene::object`] accepts them.
-const KINDS: [(&str, &str, &str); 11] = [
-    ("configmap", "v1", "ConfigMap"),
-    ("secret", "v1", "Secret"),
-    ("deployment", "apps/v1", "Deployment"),
-    ("statefulset", "apps/v1", "StatefulSet"),
-    ("daemonset", "apps/v1", "DaemonSet"),
-    ("deploy", "apps/v1", "Deployment"),
-    ("cronjob", "batch/v1", "CronJob"),
-    ("job", "batch/v1", "Job"),
-    ("lease", "coordination.k8s.io/v1", "Lease"),
-    ("resourcequota", "v1", "ResourceQuota"),
-    ("role", "rbac.authorization.k8s.io/v1", "Role"),
-];
 
 fn is_of_plugin(event: &AuditEvent) -> bool {
     event.user_agent.starts_with("kubectl-pod-reloader/")

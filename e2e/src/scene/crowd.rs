@@ -174,7 +174,7 @@ impl Scene {
     }
 
     /// Returns a workload, once its controller has seen the latest generation.
-    async fn seen(&self, namespace: &str, workload: &Workload) -> Result<Value> {
+    pub(super) async fn seen(&self, namespace: &str, workload: &Workload) -> Result<Value> {
         let what = format!("the controller of {} to have seen it", workload.reference());
         wait_for(&what, PATIENCE, async || {
             let object = self.stored(namespace, workload).await?;

@@ -187,9 +187,7 @@ async fn a_refused_patch_of_one_workload_holds_up_no_other() -> Result<()> {
             }
             refusal.remove();
             // A user who repairs the workload need not wait.
-            scene
-                .kubectl(&["label", &refused.reference(), "repaired=yes"])
-                .await?;
+            scene.label(&refused.reference(), "repaired=yes").await?;
             oracles.check(&row, Expected::revisions(1)).await?;
         }
         patch_of_a_workload_that_is_gone(scene).await?;

@@ -397,9 +397,7 @@ async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
         assert_eq!(scene.snapshot(&patient).await?, patient_before);
 
         let shorter = format!("{SETTLE_PERIOD}=0s");
-        scene
-            .kubectl(&["annotate", &patient.reference(), &shorter])
-            .await?;
+        scene.annotate(&patient.reference(), &shorter).await?;
         scene.right(&patient).await?;
         let after = scene.snapshot(&patient).await?;
         assert_eq!(after.new_revisions(&patient_before), 1);
@@ -535,9 +533,7 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
         for (workload, before) in opting_out.iter().zip(&before) {
             assert!(before.key.is_some());
             let opt_out = format!("{CONFIG_MAPS}-");
-            scene
-                .kubectl(&["annotate", &workload.reference(), &opt_out])
-                .await?;
+            scene.annotate(&workload.reference(), &opt_out).await?;
         }
 
         scene.apply(&[config_map("app", "1")]).await?;
@@ -554,9 +550,7 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
         let falsely_before = scene.create(&falsely).await?;
 
         let label = format!("{IGNORED}=true");
-        scene
-            .kubectl(&["label", &sometimes.reference(), &label])
-            .await?;
+        scene.label(&sometimes.reference(), &label).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         scene.rolls_once(&falsely, &falsely_before).await?;
         scene.rolls_not(&sometimes, &sometimes_before).await?;
@@ -564,9 +558,7 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
         each_rolls_not(scene, &opting_out, &before).await?;
 
         let unlabel = format!("{IGNORED}-");
-        scene
-            .kubectl(&["label", &sometimes.reference(), &unlabel])
-            .await?;
+        scene.label(&sometimes.reference(), &unlabel).await?;
         scene.rolls_once(&sometimes, &sometimes_before).await?;
         Ok(())
     })
@@ -591,9 +583,7 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
             let object = scene.object(&workload.reference()).await?;
             assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "message");
             let other = format!("{CONFIG_HASH}=other");
-            scene
-                .kubectl(&["annotate", "--overwrite", &workload.reference(), &other])
-                .await?;
+            scene.annotate(&workload.reference(), &other).await?;
         }
         each_rolls_not(scene, &workloads, &before).await?;
         for workload in &workloads {

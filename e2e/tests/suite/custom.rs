@@ -397,7 +397,7 @@ async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> R
         ensure!(jobs(scene).await?.len() == 1, "{:?}", jobs(scene).await?);
 
         let name = first["metadata"]["name"].as_str().context("a name")?;
-        scene.kubectl(&["delete", "job", name]).await?;
+        scene.delete(&format!("job/{name}")).await?;
         other_job(scene, &first).await?;
         Ok(())
     })
@@ -861,17 +861,13 @@ async fn turns(scene: &Scene, mark: Mark) -> Result<usize> {
 async fn event(scene: &Scene, managed: &Managed, reason: &str) -> Result<()> {
     let what = format!("an Event {reason} about {}", managed.name);
     wait_for(&what, PATIENCE, async || {
-        let list = scene
-            .kubectl(&["get", "events.events.k8s.io", "--output=json"])
-            .await?;
-        let list: Value = serde_json::from_str(&list)?;
-        let mut events = list["items"].as_array().into_iter().flatten();
+        let events = scene.events_in(&scene.namespace).await?;
         let is_it = |event: &Value| {
             event["reason"] == reason
                 && event["regarding"]["kind"] == managed.manifest["kind"]
                 && event["regarding"]["name"] == managed.manifest["metadata"]["name"]
         };
-        Ok(match events.any(is_it) {
+        Ok(match events.iter().any(is_it) {
             true => Attempt::Done(()),
             false => Attempt::NotYet("there is none".to_owned()),
         })
@@ -888,9 +884,7 @@ fn warnings(scene: &Scene) -> Result<Vec<String>> {
 }
 
 async fn jobs(scene: &Scene) -> Result<Vec<Value>> {
-    let list = scene.kubectl(&["get", "jobs", "--output=json"]).await?;
-    let mut list: Value = serde_json::from_str(&list)?;
-    Ok(serde_json::from_value(list["items"].take())?)
+    scene.objects("batch/v1", "Job").await
 }
 
 /// Creates a finished Job that would track the same objects.

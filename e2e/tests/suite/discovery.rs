@@ -531,10 +531,8 @@ fn marked(workload: Workload, (place, key, value): Mark) -> Workload {
 
 /// Returns the names of Deployments about which there is an Event of this reason.
 async fn told(scene: &Scene, reason: &str) -> Result<BTreeSet<String>> {
-    let events = ["get", "events.events.k8s.io", "--output=json"];
-    let events: Value = serde_json::from_str(&scene.kubectl(&events).await?)?;
-    let events = events["items"].as_array().into_iter().flatten();
-    let of_reason = events.filter(|event| event["reason"] == reason);
+    let events = scene.events_in(&scene.namespace).await?;
+    let of_reason = events.iter().filter(|event| event["reason"] == reason);
     let names = of_reason.filter_map(|event| event["regarding"]["name"].as_str());
     Ok(names.map(str::to_owned).collect())
 }

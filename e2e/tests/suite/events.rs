@@ -111,9 +111,7 @@ async fn a_workload_with_the_longest_name_gets_its_events() -> Result<()> {
 /// Returns the Events of restarts of `web`, as soon as they are as expected.
 async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     wait_for("Events of restarts", PATIENCE, async || {
-        let get = ["get", "events.events.k8s.io", "--output=json"];
-        let list: Value = serde_json::from_str(&scene.kubectl(&get).await?)?;
-        let mut events: Vec<Value> = serde_json::from_value(list["items"].clone())?;
+        let mut events = scene.events_in(&scene.namespace).await?;
         events.retain(|event| {
             event["reason"] == "ConfigChanged" && event["regarding"]["name"] == "web"
         });

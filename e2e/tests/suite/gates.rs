@@ -101,8 +101,7 @@ async fn values_that_mean_nothing_are_warned_of_and_open_no_gate() -> Result<()>
         let warnings = output.stderr.matches("Warning: ").count();
         ensure!(warnings == 5, "{output:?}");
         for workload in &in_stages {
-            let status = ["rollout", "status", "--timeout=60s", &workload.reference()];
-            scene.kubectl(&status).await?;
+            scene.rolled_out(workload).await?;
         }
         scene.quiet().await?;
 
@@ -244,14 +243,8 @@ async fn an_annotation_of_a_namespace_holds_its_workloads_until_it_is_removed() 
         let before = scene.snapshots(&both).await?;
 
         let annotate = async |text: &str| {
-            let command = [
-                "annotate",
-                "--overwrite",
-                "namespace",
-                &scene.namespace,
-                text,
-            ];
-            scene.tool().run(&command).await
+            let namespace = format!("namespace/{}", scene.namespace);
+            scene.annotate(&namespace, text).await
         };
         annotate(&format!("{hold}=true")).await?;
         scene.apply(&[config_map("app", "2")]).await?;

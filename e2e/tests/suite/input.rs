@@ -242,9 +242,7 @@ async fn a_workload_of_a_megabyte_gets_its_hash() -> Result<()> {
         let expected = Some(scene.expected_key(&large).await?);
         ensure!(scene.key(&large).await? == expected, "created without");
         ensure!(key_in(&dry)? == expected, "created without in a dry run");
-        scene
-            .kubectl(&["label", &large.reference(), "team=blue"])
-            .await?;
+        scene.label(&large.reference(), "team=blue").await?;
         ensure!(scene.key(&large).await? == expected, "updated without");
         Ok(())
     })

@@ -132,9 +132,7 @@ async fn a_first_stamp_can_be_a_baseline_without_a_rollout() -> Result<()> {
         })
         .await?;
         scene.rolls_not(&web, &before).await?;
-        scene
-            .kubectl(&["label", &web.reference(), "team=blue"])
-            .await?;
+        scene.label(&web.reference(), "team=blue").await?;
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let after = scene.rolls_once(&web, &before).await?;
@@ -211,10 +209,7 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
         for stale in [json!(first.key), json!("rubbish"), json!(null)] {
             let patch =
                 json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: stale}}}}});
-            let patch = format!("--patch={patch}");
-            scene
-                .kubectl(&["patch", &web.reference(), "--type=merge", &patch])
-                .await?;
+            scene.patch(&web, &patch).await?;
             scene.rolls_not(&web, &second).await?;
         }
         let alone = Workload::podless("alone");

@@ -25,9 +25,7 @@ async fn each_rollout_is_one_message_and_nothing_else_is_a_message() -> Result<(
             .await?;
         let web = Workload::podless("web").lists("app").lists_secrets("db");
         let before = scene.create(&web).await?;
-        scene
-            .kubectl(&["label", "configmap", "app", "touched=yes"])
-            .await?;
+        scene.label("configmap/app", "touched=yes").await?;
         scene.rolls_not(&web, &before).await?;
 
         let changed = format!("{CANARY}-2");

@@ -396,8 +396,8 @@ impl Stage<'_> {
             Some(value) => format!("{LABEL}={value}"),
             None => format!("{LABEL}-"),
         };
-        let label = ["label", "namespace", "--overwrite", &self.namespace, &label];
-        self.a.tool().run(&label).await.map(drop)
+        let namespace = format!("namespace/{}", self.namespace);
+        self.a.label(&namespace, &label).await
     }
 
     /// Takes the namespace from its release, and waits until the release has noticed.

@@ -582,9 +582,7 @@ fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
 
 /// Waits until the controller of a workload has nothing left to do, and its status says so.
 async fn finished(scene: &Scene, workload: &Workload) -> Result<()> {
-    let name = workload.reference();
-    let status = ["rollout", "status", &name, "--timeout=60s"];
-    scene.kubectl(&status).await.map(|_| ())
+    scene.rolled_out(workload).await
 }
 
 fn warns(output: &Output) -> bool {

@@ -40,12 +40,8 @@ async fn a_workload_selector_picks_the_workloads_that_are_managed() -> Result<()
         };
         scene.rolls_not(&gains, gains_before).await?;
 
-        scene
-            .kubectl(&["label", "deployment/loses", "team-"])
-            .await?;
-        scene
-            .kubectl(&["label", "deployment/gains", "team=shop"])
-            .await?;
+        scene.label("deployment/loses", "team-").await?;
+        scene.label("deployment/gains", "team=shop").await?;
         let gains_before = scene.rolls_once(&gains, gains_before).await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
@@ -86,8 +82,8 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
     // A value of our own: other tests have namespaces, too.
     let live = format!("stage={}", scene.namespace);
     let label = async |namespace: &str, label: &str| {
-        let label = ["label", "namespace", namespace, label];
-        scene.tool().run(&label).await
+        let namespace = format!("namespace/{namespace}");
+        scene.label(&namespace, label).await
     };
     label(&scene.namespace, &live).await?;
     label(loses, &live).await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, oracle, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Number of names that each of the large Deployments lists: the maximum.
 const NAMES: usize = 256;
@@ -100,17 +100,11 @@ async fn left_out(scene: &Scene, is_it: impl Fn(usize) -> bool) -> Result<()> {
 
 /// Returns the name of a Deployment about which an Event says that there is no room for it.
 async fn told(scene: &Scene, namespace: &str) -> Result<String> {
-    let get = [
-        "--namespace",
-        namespace,
-        "get",
-        "events.events.k8s.io",
-        "--output=json",
-    ];
     wait_for("an Event NamespaceTooLarge", PATIENCE, async || {
-        let list: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
-        let events = list["items"].as_array().into_iter().flatten();
-        let mut told = events.filter(|event| event["reason"] == "NamespaceTooLarge");
+        let events = scene.events_in(namespace).await?;
+        let mut told = events
+            .iter()
+            .filter(|event| event["reason"] == "NamespaceTooLarge");
         let name = told.next().and_then(|it| it["regarding"]["name"].as_str());
         Ok(match name {
             Some(name) => Attempt::Done(name.to_owned()),

@@ -142,11 +142,9 @@ async fn settled(scene: &Scene, all: &[Workload]) -> Result<Vec<Snapshot>> {
     scene.create_all(all).await?;
     all_right(scene, all).await?;
     for workload in all {
-        let reference = workload.reference();
-        let status = ["rollout", "status", "--timeout=60s", &reference];
-        // kubectl does not know when an OnDelete is done.
+        // Nobody knows when an OnDelete is done.
         if workload.name != "manual" {
-            scene.kubectl(&status).await?;
+            scene.rolled_out(workload).await?;
         }
     }
     scene.quiet().await?;

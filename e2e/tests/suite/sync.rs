@@ -153,7 +153,7 @@ pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
     })
     .await?;
     for _ in 0..2 {
-        scene.kubectl(&["delete", "secret", SHARED]).await?;
+        scene.delete(&format!("secret/{SHARED}")).await?;
         becomes(scene, &both[0], "SourceNotFound").await?;
         scene.apply(&[source("3")]).await?;
         becomes(scene, &both[0], "Synced").await?;

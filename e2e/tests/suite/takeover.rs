@@ -92,9 +92,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         let before_api = scene.create(&api).await?;
         let lost = stored_keys(scene).await?;
         scene.operator.stop().await;
-        scene
-            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
-            .await?;
+        forget_keys(scene).await?;
 
         scene.operator.start_again().await?;
         has_baseline(scene, &web, &before).await?;
@@ -166,9 +164,7 @@ async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> R
         let webhook = ["delete", "mutatingwebhookconfiguration"];
         let webhook = [&webhook[..], &[&*scene.installation.namespace]].concat();
         scene.tool().run(&webhook).await?;
-        scene
-            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
-            .await?;
+        forget_keys(scene).await?;
 
         // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call the
         // webhook for a little longer, which undoes this.
@@ -376,9 +372,7 @@ async fn restored_with_other_keys(operator: Comes) -> Result<()> {
             })
         })
         .await?;
-        scene
-            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
-            .await?;
+        forget_keys(scene).await?;
         if is_operator_there {
             scene.operator.start_again().await?;
         }
@@ -454,9 +448,7 @@ async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Res
         .shows("pod_reloader_foreign_hash_workloads", "1")
         .await?;
 
-    scene
-        .kubectl(&["label", "configmap", "app", "team=blue"])
-        .await?;
+    scene.label("configmap/app", "team=blue").await?;
     scene.rolls_not(workload, &before).await?;
     restart(scene).await?;
     scene.rolls_not(workload, &before).await?;
@@ -518,21 +510,20 @@ fn key_id(snapshot: &Snapshot) -> Result<String> {
 
 async fn set_key(scene: &Scene, workload: &Workload, value: &str) -> Result<()> {
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: value}}}}});
-    let patch = format!("--patch={patch}");
-    scene
-        .kubectl(&["patch", &workload.reference(), "--type=merge", &patch])
-        .await
-        .map(|_| ())
+    scene.patch(workload, &patch).await
+}
+
+/// Deletes the keys of the config hash.
+async fn forget_keys(scene: &Scene) -> Result<()> {
+    let secret = format!("secret/{}", scene.installation.hash_keys());
+    let namespace = &scene.installation.namespace;
+    scene.delete_in(namespace, &secret).await
 }
 
 async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
-    let secret = [
-        "get",
-        "secret",
-        &scene.installation.hash_keys(),
-        "--output=json",
-    ];
-    let secret: Value = serde_json::from_str(&scene.operators_kubectl(&secret).await?)?;
+    let secret = format!("secret/{}", scene.installation.hash_keys());
+    let namespace = &scene.installation.namespace;
+    let secret = scene.object_in(namespace, &secret).await?;
     secret["data"].as_object().cloned().context("no data")
 }
 
@@ -549,15 +540,7 @@ async fn rename_key(scene: &Scene, from: &str, to: &str) -> Result<()> {
 }
 
 async fn patch_keys(scene: &Scene, patch: &Value) -> Result<()> {
-    let patch = format!("--patch={patch}");
-    scene
-        .operators_kubectl(&[
-            "patch",
-            "secret",
-            &scene.installation.hash_keys(),
-            "--type=merge",
-            &patch,
-        ])
-        .await
-        .map(|_| ())
+    let secret = format!("secret/{}", scene.installation.hash_keys());
+    let namespace = &scene.installation.namespace;
+    scene.merge_in(namespace, &secret, patch).await
 }

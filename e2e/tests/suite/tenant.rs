@@ -496,13 +496,10 @@ impl<'a> Worst<'a> {
         for reason in ["NamespaceTooLarge", "RestartedTooOften"] {
             let what = format!("an Event {reason} in {}", self.namespace);
             wait_for(&what, patience, async || {
-                let field = format!("--field-selector=reason={reason}");
-                let get = ["get", "events.events.k8s.io", "--namespace", self.namespace];
-                let found = [&get[..], &[&field, "--output=name"]].concat();
-                let found = scene.tool().run(&found).await?;
-                Ok(match found.is_empty() {
-                    true => Attempt::NotYet("none".to_owned()),
-                    false => Attempt::Done(()),
+                let events = scene.events_in(self.namespace).await?;
+                Ok(match events.iter().any(|event| event["reason"] == reason) {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet("none".to_owned()),
                 })
             })
             .await?;

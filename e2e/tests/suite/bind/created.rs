@@ -68,7 +68,7 @@ async fn a_required_field_is_filled_as_the_object_is_created_and_refused_without
         );
 
         // A placeholder in Git is filled, too.
-        scene.kubectl(&["delete", "harbor", "registry"]).await?;
+        scene.delete("harbor/registry").await?;
         let placeholder =
             json!({"spec": {"imageChartStorage": {"s3": {"accesskey": "placeholder"}}}});
         let placeholder = harbor(placeholder).to_string();
@@ -78,7 +78,7 @@ async fn a_required_field_is_filled_as_the_object_is_created_and_refused_without
         has(scene, ["AKIA1", "images", "eu-1"]).await?;
 
         // Without the webhook, the apiserver refuses what it always refuses, and nothing else.
-        scene.kubectl(&["delete", "harbor", "registry"]).await?;
+        scene.delete("harbor/registry").await?;
         scene.other()?.stop().await;
         let output = scene
             .kubectl_output(&["create", "--filename=-"], &manifest)

@@ -107,7 +107,7 @@ async fn what_is_missing_leaves_the_field_as_it_is_and_is_said() -> Result<()> {
         is(scene, "harbor-s3", "PathNotFound").await?;
         let registry = scene.custom_object("goharbor.io/v1beta1", HARBORS, "registry").await?;
         ensure!(registry["spec"]["imageChartStorage"]["s3"].is_null());
-        scene.kubectl(&["delete", "harbor", "registry"]).await?;
+        scene.delete("harbor/registry").await?;
         is(scene, "harbor-s3", "TargetNotFound").await?;
         Ok(())
     })
@@ -147,9 +147,7 @@ async fn of_two_bindings_of_one_field_the_older_has_it_until_it_goes() -> Result
             .await?;
         rests(scene).await?;
         ensure!(writes(scene, mark).await?.is_empty(), "the newer one waits");
-        scene
-            .kubectl(&["delete", "fieldbinding", "a-first"])
-            .await?;
+        scene.delete("fieldbinding/a-first").await?;
         is(scene, "b-second", "Applied").await?;
         has(scene, STORES, "store", "/spec/password", json!("other")).await
     })

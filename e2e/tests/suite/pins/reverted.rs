@@ -31,8 +31,7 @@ pub(super) async fn refuse_pods_with(scene: &Scene, values: &[&str]) -> Result<(
 }
 
 async fn is_healthy(scene: &Scene, workload: &Workload) -> Result<()> {
-    let status = ["rollout", "status", &workload.reference(), "--timeout=60s"];
-    scene.kubectl(&status).await.map(drop)
+    scene.rolled_out(workload).await
 }
 
 /// Waits until the change from `good` to `bad` has been put back.

@@ -111,7 +111,7 @@ async fn whoever_asks_for_pins_gets_them_in_one_rollout() -> Result<()> {
         let before = scene.create(&web).await?;
         pods_use(scene, &web, "app").await?;
         let pin = format!("{PIN}=configmaps");
-        scene.kubectl(&["annotate", "deployment/web", &pin]).await?;
+        scene.annotate("deployment/web", &pin).await?;
         has_pins(scene, &web, &app_pins(scene, "1")).await?;
         pods_use(scene, &web, &app_copy(scene, "1")).await?;
         scene.quiet().await?;
@@ -119,9 +119,7 @@ async fn whoever_asks_for_pins_gets_them_in_one_rollout() -> Result<()> {
         ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");
         // Without it, the next restart takes the pins away, and nothing does before.
         let unpin = format!("{PIN}-");
-        scene
-            .kubectl(&["annotate", "deployment/web", &unpin])
-            .await?;
+        scene.annotate("deployment/web", &unpin).await?;
         scene.rolls_not(&web, &after).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         scene.rolls_once(&web, &after).await?;

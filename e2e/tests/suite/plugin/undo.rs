@@ -135,7 +135,7 @@ async fn refuses(scene: &Scene) -> Result<()> {
     let second = revisions.iter().find(|it| it["revision"] == 2);
     let copy = second.and_then(|it| it["pins"]["copies"]["app"].as_str());
     let copy = copy.context("no copy")?;
-    scene.kubectl(&["delete", "configmap", copy]).await?;
+    scene.delete(&format!("configmap/{copy}")).await?;
     let gone = format!("copy {copy} is gone");
     let told = text_of(scene, &["undo", "deploy/web", "--to-revision=2"], 1).await?;
     ensure!(told.contains(&gone), "{told}");

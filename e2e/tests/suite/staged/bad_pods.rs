@@ -63,12 +63,16 @@ pub(crate) async fn refuses_pods(
 pub(crate) async fn allows_pods(scene: &Scene) -> Result<()> {
     let name = format!("{}-bad", scene.namespace);
     for kind in ["binding", ""] {
-        let kind = format!("validatingadmissionpolicy{kind}");
-        scene.kubectl(&["delete", &kind, &name]).await?;
+        let policy = format!("validatingadmissionpolicy{kind}/{name}");
+        scene.delete(&policy).await?;
     }
     probe(scene, false).await?;
-    let touch = ["annotate", "replicasets", "--all", "touched=x"];
-    scene.kubectl(&touch).await.map(drop)
+    for set in scene.objects("apps/v1", "ReplicaSet").await? {
+        let name = set["metadata"]["name"].as_str().unwrap_or_default();
+        let set = format!("replicaset/{name}");
+        scene.annotate(&set, "touched=x").await?;
+    }
+    Ok(())
 }
 
 /// Waits until a pod that the policy refuses in any case is refused, or is not any more.

@@ -204,7 +204,7 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
         // What copies do not have, and an operator that knows nothing yet.
         let mark = scene.mark().await?;
         scene
-            .kubectl(&["label", "secret", SHARED, "some=label"])
+            .label(&format!("secret/{SHARED}"), "some=label")
             .await?;
         rests(scene, &ours).await?;
         scene.operator.stop().await;

@@ -61,7 +61,7 @@ async fn an_object_of_somebody_else_keeps_every_byte_and_is_followed_once_it_goe
         scene.apply(&[source("3")]).await?;
         has_copy(scene, &ours, "3").await?;
         same().await?;
-        scene.kubectl(&["delete", "secret", SHARED]).await?;
+        scene.delete(&format!("secret/{SHARED}")).await?;
         becomes(scene, &sync, "SourceNotFound").await?;
         has_copy(scene, &ours, "3").await?;
         scene.apply(&[source("4")]).await?;

@@ -33,8 +33,8 @@ async fn copies_of_other_tools_that_are_marked_become_ours_without_a_restart() -
         let managed = format!("sync-test={}", scene.namespace);
         let mut consumers = Vec::new();
         for (namespace, _) in &copies {
-            let label = ["label", "namespace", namespace, &managed];
-            scene.tool().run(&label).await?;
+            let reference = format!("namespace/{namespace}");
+            scene.label(&reference, &managed).await?;
             scene
                 .create_all_in(namespace, std::slice::from_ref(&web))
                 .await?;
