@@ -95,10 +95,7 @@ async fn half_of_a_pair_is_rejected_and_the_last_good_one_stays_in_use() -> Resu
             "metadata": {"name": "given", "namespace": scene.installation.namespace},
             "stringData": {"tls.crt": first.chain, "tls.key": first.key},
         });
-        scene
-            .tool()
-            .run_with_input(&["create", "--filename=-"], &given.to_string())
-            .await?;
+        scene.create_object(&given).await?;
         let ca_bundle = serde_json::to_value(ByteString(ca.pem.clone().into()))?;
         let options = Options {
             values: json!({"webhook": {"existingSecret": "given", "caBundle": ca_bundle}}),
@@ -333,22 +330,20 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
 /// Waits until neither certificate is about to be issued, and the first is of the second, its CA. cert-manager
 /// may issue a new CA twice.
 async fn issued(scene: &Scene, certificates: [&str; 2], names: [&str; 2]) -> Result<()> {
-    let (tool, secrets) = (scene.tool(), secrets(scene));
+    let secrets = secrets(scene);
     let namespace = &scene.installation.namespace;
     wait_for("both certificates to be issued", PATIENCE, async || {
         for certificate in certificates {
-            let conditions = "--output=jsonpath={.status.conditions[?(@.status==\"True\")].type}";
-            let get = [
-                "--namespace",
-                namespace,
-                "get",
-                "certificate",
-                certificate,
-                conditions,
-            ];
-            let conditions = tool.run(&get).await?;
-            if conditions.trim() != "Ready" {
-                return Ok(Attempt::NotYet(format!("{certificate}: {conditions}")));
+            let name = format!("certificate/{certificate}");
+            let object = scene.object_in(namespace, &name).await?;
+            let conditions = object["status"]["conditions"].as_array();
+            let conditions = conditions.into_iter().flatten();
+            let met: Vec<_> = conditions
+                .filter(|condition| condition["status"] == "True")
+                .map(|condition| &condition["type"])
+                .collect();
+            if met != ["Ready"] {
+                return Ok(Attempt::NotYet(format!("{certificate}: {met:?}")));
             }
         }
         let [leaf, ca] = names.map(|name| own(&secrets, name));

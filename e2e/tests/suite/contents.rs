@@ -229,9 +229,9 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
                 _ => workload.lists("app").requires("app"),
             };
             let before = scene.create(&workload).await?;
-            let delete = ["delete", of, "app"];
+            let object = format!("{of}/app");
 
-            scene.kubectl(&delete).await?;
+            scene.delete(&object).await?;
             let note = scene.event(&workload, "MissingConfig").await?;
             assert!(note.to_lowercase().contains(&format!("{of} app")), "{note}");
             scene
@@ -247,7 +247,7 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
                 .await?;
             scene.rolls_not(&workload, &before).await?;
 
-            scene.kubectl(&delete).await?;
+            scene.delete(&object).await?;
             scene
                 .operator
                 .shows("pod_reloader_missing_config_workloads", "1")

@@ -50,8 +50,7 @@ impl HeldUp {
             Self::ByHalt => {
                 let first = web("first").annotated(STAGE, "0");
                 scene.create(&first).await?;
-                let status = ["rollout", "status", "--timeout=60s", "deployment/first"];
-                scene.kubectl(&status).await?;
+                scene.rolled_out(&first).await?;
                 refuses_bad_pods(scene).await?;
                 (BAD, "RestartHalted")
             }

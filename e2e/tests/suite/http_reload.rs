@@ -79,7 +79,7 @@ async fn pods_reload_in_place_and_are_restarted_if_one_of_them_cannot() -> Resul
         pods.wait_to_be_told(true);
         scene.apply(&[config_map("app", "3")]).await?;
         let synced = pods.synced(3).await?;
-        scene.kubectl(&["delete", "pod", &synced[0]]).await?;
+        scene.delete(&format!("pod/{}", synced[0])).await?;
         pods.gone(&synced[0]).await?;
         pods.wait_to_be_told(false);
         says(scene, &web, "reloaded 2 pods: ConfigMap app changed").await?;

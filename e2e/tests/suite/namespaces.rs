@@ -219,7 +219,6 @@ async fn a_workload_that_cannot_be_patched_is_reported_and_holds_up_no_other() -
 }
 
 async fn set_rules(scene: &Scene, role: &str, rules: &Value) -> Result<()> {
-    let patch = format!("--patch={}", json!({"rules": rules}));
-    let patch = ["patch", "role", role, "--type=merge", &patch];
-    scene.kubectl(&patch).await.map(drop)
+    let role = format!("role/{role}");
+    scene.merge(&role, &json!({"rules": rules})).await
 }

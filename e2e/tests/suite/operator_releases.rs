@@ -259,8 +259,8 @@ async fn two_releases_that_manage_one_workload_write_less_and_less_and_roll_noth
     let other = "pod-reloader-other-release";
     play(release(&first), release_by(other, &second), async |stage| {
         let both = format!("{other}={second}");
-        let label = ["label", "namespace", &stage.namespace, &both];
-        stage.b.tool().run(&label).await?;
+        let namespace = format!("namespace/{}", stage.namespace);
+        stage.b.label(&namespace, &both).await?;
         stage.has_come_to(stage.b).await?;
         let web = Workload::podless("web").lists("app");
         stage.put("1").await?;
@@ -310,8 +310,7 @@ async fn two_releases_that_manage_one_workload_write_less_and_less_and_roll_noth
         ensure!(stuck == edited, "{edited:?}, {stuck:?}");
 
         let only_first = format!("{other}-");
-        let label = ["label", "namespace", &stage.namespace, &only_first];
-        stage.b.tool().run(&label).await?;
+        stage.b.label(&namespace, &only_first).await?;
         stage.rolls_once(stage.a, &web, &stuck).await.map(drop)
     })
     .await
@@ -513,20 +512,23 @@ impl Stage<'_> {
 /// Replaces the keys of the second release by those of the first.
 async fn share_keys(stage: &Stage<'_>) -> Result<()> {
     let keys = async |scene: &Scene| {
-        let name = scene.installation.hash_keys();
-        let get = ["get", "secret", &name, "--output=json"];
-        let secret: Value = serde_json::from_str(&scene.operators_kubectl(&get).await?)?;
+        let name = format!("secret/{}", scene.installation.hash_keys());
+        let namespace = &scene.installation.namespace;
+        let secret = scene.object_in(namespace, &name).await?;
         secret["data"].as_object().cloned().context("no data")
     };
     let mut data = keys(stage.b).await?;
     data.values_mut().for_each(|key| *key = Value::Null);
     // Keys made in the same second may have the same name.
     data.extend(keys(stage.a).await?);
-    let name = stage.b.installation.hash_keys();
-    let patch = format!("--patch={}", json!({"data": data}));
-    let patch = ["patch", "secret", &name, "--type=merge", &patch];
+    let installation = &stage.b.installation;
+    let name = format!("secret/{}", installation.hash_keys());
+    let patch = json!({"data": data});
     stage.b.operator.stop().await;
-    stage.b.operators_kubectl(&patch).await?;
+    stage
+        .b
+        .merge_in(&installation.namespace, &name, &patch)
+        .await?;
     stage.b.operator.start_again().await
 }
 

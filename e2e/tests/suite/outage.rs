@@ -215,7 +215,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
                 .kubectl(&["set", "image", &name, "main=app:2"])
                 .await?;
             finished(scene, workload).await?;
-            scene.kubectl(&["delete", &name]).await?;
+            scene.delete(&name).await?;
             scene.create(workload).await?;
         }
 

@@ -969,8 +969,7 @@ async fn commands_that_only_read_write_nothing_and_show_no_secret() -> Result<()
         scene.create(&web).await?;
         scene.quiet().await?;
         // The controller writes, too, until the rollout is done.
-        let rolled_out = ["rollout", "status", "deploy/web", "--timeout=60s"];
-        scene.kubectl(&rolled_out).await?;
+        scene.rolled_out(&web).await?;
         let before = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
         let mark = scene.mark().await?;
         // Other operators must not be asked: their tests count what they read.

@@ -364,10 +364,10 @@ async fn work(scene: &Scene, config: &[Config]) -> Result<()> {
 }
 
 async fn break_own_certificate(scene: &Scene) -> Result<()> {
-    let secret = format!("{}-tls", scene.installation.namespace);
-    let patch = r#"{"data": {"tls.crt": "cnViYmlzaA=="}}"#;
-    let patch = ["patch", "secret", &secret, "--patch", patch];
-    scene.operators_kubectl(&patch).await.map(|_| ())
+    let namespace = &scene.installation.namespace;
+    let secret = format!("secret/{namespace}-tls");
+    let patch = json!({"data": {"tls.crt": "cnViYmlzaA=="}});
+    scene.merge_in(namespace, &secret, &patch).await
 }
 
 /// Asserts that the operator has used exactly what the chart grants since its start, and that nothing was

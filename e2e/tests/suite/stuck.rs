@@ -37,7 +37,7 @@ async fn without_the_option_a_stateful_set_stays_stuck_until_somebody_deletes_it
         let requests = scene.requests(mark).await?;
         let about_pods = requests.iter().find(|it| it.resource == "pods");
         ensure!(about_pods.is_none(), "{about_pods:?}");
-        scene.kubectl(&["delete", "pod", &bad.name]).await?;
+        scene.delete(&format!("pod/{}", bad.name)).await?;
         becomes_right(scene, &db, 1).await?;
         Ok(())
     })

@@ -27,8 +27,7 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
         let large_value = CANARY.repeat(1_000_000 / CANARY.len());
         let large = secret("large", json!({"large": large_value}));
         for object in [&creds, &large] {
-            let create = ["create", "--filename=-"];
-            scene.kubectl_with_input(&create, &object.to_string()).await?;
+            scene.create_object(object).await?;
         }
         let user = |name: &str| json!({"name": name, "role": "x", "password": "old"});
         let spec = json!({

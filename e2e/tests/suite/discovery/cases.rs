@@ -3,6 +3,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use pod_reloader_e2e::oracle::Truth;
 use pod_reloader_e2e::workload::{CONFIG_MAPS, SECRETS, Workload};
 use pod_reloader_e2e::{Attempt, AuditEvent, PATIENCE, Scene, Snapshot, wait_for};
@@ -121,14 +126,14 @@ impl Config {
     }
 
     pub(super) async fn delete_objects(&self, scene: &Scene) -> Result<()> {
-        let delete = [
-            "delete",
-            "configmaps,secrets",
-            "--wait=false",
-            "--selector",
-            SUITE,
-        ];
-        scene.kubectl(&delete).await.map(drop)
+        let of_suite = ListParams::default().labels(SUITE);
+        let (client, namespace) = (&scene.client, &scene.namespace);
+        let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let params = DeleteParams::default();
+        config_maps.delete_collection(&params, &of_suite).await?;
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        secrets.delete_collection(&params, &of_suite).await?;
+        Ok(())
     }
 
     /// Gives each entry a new value.

@@ -25,8 +25,7 @@ async fn impact_names_every_user_of_an_object_whose_deletion_was_refused() -> Re
         for workload in [&web, &later] {
             scene.create(workload).await?;
         }
-        let rolled_out = ["rollout", "status", "deploy/web", "--timeout=60s"];
-        scene.kubectl(&rolled_out).await?;
+        scene.rolled_out(&web).await?;
         let delete = ["delete", "secret", "creds", "--dry-run=server"];
         wait_for("the deletion to be refused", PATIENCE, async || {
             let output = scene.kubectl_output(&delete, "").await?;

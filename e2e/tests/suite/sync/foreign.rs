@@ -245,8 +245,9 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
         // Another key makes seals from now on, and the one before still verifies them.
         scene.operator.stop().await;
         let keys = scene.installation.hash_keys();
-        let get = ["get", "secret", &keys, "--output=json"];
-        let secret: Value = serde_json::from_str(&scene.operators_kubectl(&get).await?)?;
+        let keys = format!("secret/{keys}");
+        let namespace = &scene.installation.namespace;
+        let secret = scene.object_in(namespace, &keys).await?;
         let entries = secret["data"].as_object().into_iter().flatten();
         let mut data = json!({
             "20260102T000000Z": format!("{}a2s=", "a2tr".repeat(10)),
@@ -255,9 +256,8 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
             data["20260101T000000Z"] = key.clone();
             data[name] = Value::Null;
         }
-        let data = json!({"data": data}).to_string();
-        let patch = ["patch", "secret", &keys, "--type=merge", "--patch", &data];
-        scene.operators_kubectl(&patch).await?;
+        let data = json!({"data": data});
+        scene.merge_in(namespace, &keys, &data).await?;
         scene.operator.start_again().await?;
         wait_for("new seals", PATIENCE, async || {
             let now = are_same().await?;
