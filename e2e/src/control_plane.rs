@@ -13,7 +13,11 @@ use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    discovery::{ApiGroup, Discovery},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -219,9 +223,17 @@ impl ControlPlane {
     /// # Errors
     /// When the apiserver does not answer.
     pub async fn serves(&self, resource: &str) -> Result<bool> {
-        let resources = ["api-resources", "--output=name", "--cached=false"];
-        let served = self.kubectl().run(&resources).await?;
-        Ok(served.lines().any(|line| line == resource))
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let discovery = Discovery::new(self.admin_client().await?).filter(&[group]);
+        let discovery = discovery.run_aggregated().await?;
+        let is_served = |group: &ApiGroup| {
+            let mut versions = group.versions();
+            versions.any(|version| {
+                let resources = group.versioned_resources(version);
+                resources.iter().any(|(served, _)| served.plural == plural)
+            })
+        };
+        Ok(discovery.groups().any(is_served))
     }
 
     /// Returns helm 4, as admin.

@@ -365,10 +365,11 @@ async fn restored_with_other_keys(operator: Comes) -> Result<()> {
         let everything = [&["delete", "--all"], &[KINDS][..]].concat();
         scene.kubectl(&everything).await?;
         wait_for("the ReplicaSets to be gone", PATIENCE, async || {
-            let left = scene.kubectl(&["get", "replicasets,controllerrevisions", "--output=name"]);
-            Ok(match left.await? {
-                left if left.is_empty() => Attempt::Done(()),
-                left => Attempt::NotYet(left),
+            let mut left = scene.objects("apps/v1", "ReplicaSet").await?;
+            left.extend(scene.objects("apps/v1", "ControllerRevision").await?);
+            Ok(match left.is_empty() {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{left:?}")),
             })
         })
         .await?;
@@ -480,9 +481,7 @@ async fn sap_hash(scene: &Scene, listed: &[&str]) -> Result<String> {
     let mut digest = Sha256::new();
     for item in listed {
         let (kind, name) = item.split_once('/').context("not KIND/NAME")?;
-        let found = ["get", kind, name, "--ignore-not-found", "--output=json"];
-        let found = scene.kubectl(&found).await?;
-        let state = match serde_json::from_str::<Value>(&found) {
+        let state = match scene.object(item).await {
             Ok(object) => {
                 let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
                 format!("{}.{}", text("uid"), text("resourceVersion"))
