@@ -840,8 +840,8 @@ impl Scene {
         self.directory.path()
     }
 
-    /// Prints the end of each operator's log, Events and objects, and the webhook configuration. Copies the whole logs of operators and
-    /// control plane to cargo's build folder.
+    /// Prints the end of each operator's log, Events, objects, and the webhook configuration. Copies the whole logs of
+    /// operators and control plane to cargo's build folder.
     async fn show(&self) {
         match self.keep_logs() {
             Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),

@@ -73,8 +73,8 @@ impl Tool {
         Ok(self.with_env("PATH", path))
     }
 
-    /// Returns our plugin in place of kubectl: what kubectl becomes when it is told `pod-reloader`. Its arguments are those
-    /// that come after that. It takes a small part of the processor time of kubectl.
+    /// Returns our plugin in place of kubectl: what kubectl becomes when it is told `pod-reloader`. Its arguments are
+    /// those that come after that. It takes a small part of the processor time of kubectl.
     ///
     /// # Errors
     /// Same as [`Tool::with_plugin`].

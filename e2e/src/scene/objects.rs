@@ -1,5 +1,5 @@
-//! Reads and small writes of single objects in a scene, in the words of kubectl but without its process, which takes more
-//! processor time than the apiserver needs for the request.
+//! Reads and small writes of single objects in a scene, in the words of kubectl but without its process, which takes
+//! more processor time than the apiserver needs for the request.
 
 use anyhow::{Context, Result};
 use kube::{
@@ -285,3 +285,39 @@ const OF_THE_CLUSTER: [&str; 4] = [
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_set_or_removed_in_the_words_of_kubectl() {
+        let set = json!({"metadata": {"labels": {"example.com/team": "a=b-"}}});
+        let removed = json!({"metadata": {"labels": {"example.com/team": null}}});
+
+        assert_eq!(metadata("labels", "example.com/team=a=b-").unwrap(), set);
+        assert_eq!(metadata("labels", "example.com/team-").unwrap(), removed);
+        assert!(metadata("labels", "example.com/team").is_err());
+    }
+
+    #[test]
+    fn a_rollout_is_complete_once_all_pods_are_new_and_available() {
+        let with = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
+        let done = json!({"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
+        assert!(is_rolled_out(Kind::Deployment, &with(done.clone())));
+        for (field, count) in [
+            ("replicas", 3),
+            ("updatedReplicas", 1),
+            ("availableReplicas", 1),
+        ] {
+            let mut status = done.clone();
+            status[field] = json!(count);
+            assert!(!is_rolled_out(Kind::Deployment, &with(status)), "{field}");
+        }
+
+        let mut database = with(json!({"readyReplicas": 2, "updatedReplicas": 1}));
+        assert!(!is_rolled_out(Kind::StatefulSet, &database));
+        database["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 1}});
+        assert!(is_rolled_out(Kind::StatefulSet, &database));
+    }
+}
