@@ -85,7 +85,13 @@ impl Scene {
         let list = Request::new(api.resource_url()).list(&ListParams::default())?;
         let mut list: Value = self.client.request(list).await?;
         let items: Option<Vec<Value>> = serde_json::from_value(list["items"].take())?;
-        Ok(items.unwrap_or_default())
+        let mut items = items.unwrap_or_default();
+        // The apiserver leaves these out of the items of a list.
+        for item in &mut items {
+            item["apiVersion"] = kind["apiVersion"].clone();
+            item["kind"] = kind["kind"].clone();
+        }
+        Ok(items)
     }
 
     /// Lists the Events of a namespace, of the group `events.k8s.io`.
