@@ -137,8 +137,10 @@ proptest! {
     ) {
         let text = if is_anchored { format!("^{text}$") } else { text };
         let expected = RegexBuilder::new(&text).unicode(false).build();
-        let (regex, _) = compiled(&text);
-        prop_assert_eq!(expected.is_ok(), regex.is_some(), "{}", text);
+        let (regex, work) = compiled(&text);
+        // A few of them explode, such as `(^|-.)(?:...){1,3}\w`.
+        let is_too_large = regex.is_none() && work == Work::MAX;
+        prop_assert_eq!(expected.is_ok(), regex.is_some() || is_too_large, "{}", text);
         if let (Ok(expected), Some(regex)) = (expected, regex) {
             for name in names {
                 let Ok(name) = Name::parse(&name) else { continue };
