@@ -4,11 +4,11 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{Acceptor as HelloReader, NoClientAuth, NoServerSessionStorage};
 use rustls::version::{TLS12, TLS13};
+use rustls::{AlertDescription, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
@@ -34,8 +34,12 @@ pub enum MinTlsVersion {
 /// - ALPN offers HTTP/1.1 only: a client that wants only h2 is turned away.
 /// - No sessions are resumed, so each connection shows the certificate in force when it begins.
 /// - The process needs no default crypto provider.
+/// - A client that refuses the certificate counts in [`CurrentCertificate::refusals`].
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<ServerConfig>);
+pub struct Acceptor {
+    config: Arc<ServerConfig>,
+    certificate: CurrentCertificate,
+}
 
 impl Acceptor {
     /// Creates an acceptor that serves whatever `certificate` holds at the time of each handshake.
@@ -72,7 +76,10 @@ impl Acceptor {
         // also never see a renewed certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Self(Arc::new(config))
+        Self {
+            config: Arc::new(config),
+            certificate: certificate.clone(),
+        }
     }
 
     /// Performs the whole handshake.
@@ -98,7 +105,7 @@ impl Acceptor {
         let start = LazyConfigAcceptor::new(HelloReader::default(), io).await?;
         Ok(ClientHello {
             start,
-            config: self.0.clone(),
+            acceptor: self.clone(),
         })
     }
 }
@@ -106,7 +113,7 @@ impl Acceptor {
 /// A client's hello, ready to be answered.
 pub struct ClientHello<IO> {
     start: StartHandshake<IO>,
-    config: Arc<ServerConfig>,
+    acceptor: Acceptor,
 }
 
 impl<IO> ClientHello<IO>
@@ -120,6 +127,30 @@ where
     /// The future's output is an error if the connection ended, the two have nothing in common, or
     /// there is no certificate.
     pub fn answer(self) -> impl Future<Output = io::Result<TlsStream<IO>>> {
-        self.start.into_stream(self.config)
+        let Acceptor {
+            config,
+            certificate,
+        } = self.acceptor;
+        let answered = self.start.into_stream(config);
+        async move {
+            let outcome = answered.await;
+            if outcome.as_ref().is_err_and(is_refusal) {
+                certificate.refused();
+            }
+            outcome
+        }
     }
+}
+
+/// Returns true if the client says that it does not accept the certificate.
+fn is_refusal(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(
+        error,
+        Some(rustls::Error::AlertReceived(
+            AlertDescription::BadCertificate
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+        ))
+    )
 }

@@ -1,5 +1,6 @@
 //! The certificate in force, shared by the code that replaces it and the code that serves it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,13 @@ use crate::{CertificateDirectory, Error, ServingCertificate};
 /// The holder may be empty, so that a server can start before its certificate has been issued: handshakes
 /// fail until there is one.
 #[derive(Clone, Debug, Default)]
-pub struct CurrentCertificate(Arc<RwLock<Option<Arc<ServingCertificate>>>>);
+pub struct CurrentCertificate(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    certificate: RwLock<Option<Arc<ServingCertificate>>>,
+    refusals: AtomicU64,
+}
 
 /// The outcome of an attempt to replace the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +43,21 @@ impl CurrentCertificate {
     /// Returns the certificate in force, or `None` before the first one.
     pub fn current(&self) -> Option<Arc<ServingCertificate>> {
         self.0
+            .certificate
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Records that a client has refused the certificate in a handshake.
+    pub fn refused(&self) {
+        self.0.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often clients have refused the certificate, this one or an earlier one: they do not trust its CA, or it
+    /// is not what they asked for.
+    pub fn refusals(&self) -> u64 {
+        self.0.refusals.load(Ordering::Relaxed)
     }
 
     /// Reads the directory, and puts its certificate in force if it differs.
@@ -71,7 +90,7 @@ impl CurrentCertificate {
 
     /// Puts a certificate in force if it differs from the current one.
     pub fn replace(&self, certificate: ServingCertificate) -> Reload {
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut current = (self.0.certificate.write()).unwrap_or_else(PoisonError::into_inner);
         if current
             .as_ref()
             .is_some_and(|current| current.same_as(&certificate))

@@ -8,7 +8,8 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, HandshakeKind, SignatureScheme, SupportedProtocolVersion,
+    ClientConfig, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion,
 };
 use tokio_rustls::TlsConnector;
 use webhook_certs::{Acceptor, CurrentCertificate, MinTlsVersion, ServingCertificate};
@@ -56,6 +57,36 @@ fn client(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Arc<
         .map(|protocol| protocol.as_bytes().to_vec())
         .collect();
     Arc::new(config)
+}
+
+#[tokio::test]
+async fn clients_that_refuse_the_certificate_are_counted_and_others_are_not() {
+    let current = CurrentCertificate::new();
+    put_in_force(&current, &issue(0x2A));
+    let acceptor = Acceptor::new(&current, MinTlsVersion::Tls12);
+    for version in [&TLS12, &TLS13] {
+        let before = current.refusals();
+        handshake(&acceptor, &client(&[version], &[]))
+            .await
+            .unwrap();
+        // It hangs up.
+        let (near, far) = tokio::io::duplex(16 * 1024);
+        drop(near);
+        assert!(acceptor.accept(far).await.is_err());
+        // They have nothing in common.
+        let other = client(&[version], &["h2"]);
+        assert!(handshake(&acceptor, &other).await.is_err());
+        assert_eq!(current.refusals(), before);
+
+        let trusts_nobody = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let refused = handshake(&acceptor, &Arc::new(trusts_nobody)).await;
+        assert!(refused.is_err());
+        assert_eq!(current.refusals(), before + 1);
+    }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{debug, info};
-use webhook_certs::{Authority, Change, CurrentCertificate, Next, Publication, Stored};
+use webhook_certs::{Authority, Change, CurrentCertificate, Distrust, Next, Publication, Stored};
 
 use self::error::AuthorityError;
 use crate::metrics::Metrics;
@@ -50,6 +50,7 @@ pub(crate) struct OwnAuthority {
     is_trusted: Arc<AtomicBool>,
     metrics: Metrics,
     publication: Publication,
+    distrust: Distrust,
     /// The last bundle that the Secret held, in case somebody deletes the Secret.
     last_bundle: Vec<u8>,
 }
@@ -84,6 +85,7 @@ impl OwnAuthority {
             is_trusted,
             metrics,
             publication: Publication::default(),
+            distrust: Distrust::default(),
             last_bundle: vec![],
         })
     }
@@ -232,22 +234,33 @@ impl OwnAuthority {
         Ok(())
     }
 
-    /// Writes the bundle to those webhooks of the configuration that have another one.
+    /// Writes the bundle to those webhooks of the configuration that have another one. If they all have it, and clients go
+    /// on refusing the certificate, it is written once more.
     async fn publish(
         &mut self,
         configuration: &MutatingWebhookConfiguration,
         bundle: &[u8],
     ) -> Result<(), AuthorityError> {
         let outdated = outdated(configuration, bundle);
-        if outdated.is_empty() {
+        let is_refused = outdated.is_empty() && self.is_refused(configuration, bundle);
+        let written: Vec<_> = if is_refused {
+            let webhooks = webhooks(configuration).enumerate();
+            webhooks
+                .map(|(index, webhook)| (index, another_form(bundle, ca_bundle(webhook))))
+                .collect()
+        } else {
+            let outdated = outdated.into_iter();
+            outdated.map(|index| (index, bundle.to_owned())).collect()
+        };
+        if written.is_empty() {
             return Ok(());
         }
         let version = &configuration.metadata.resource_version;
         let mut patch =
             vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
-        patch.extend(outdated.into_iter().map(|index| {
+        patch.extend(written.into_iter().map(|(index, bundle)| {
             let path = format!("/webhooks/{index}/clientConfig/caBundle");
-            json!({"op": "add", "path": path, "value": ByteString(bundle.to_owned())})
+            json!({"op": "add", "path": path, "value": ByteString(bundle)})
         }));
         let patch = serde_json::from_value(json!(patch)).expect("it is a JSON Patch");
         let params = patch_params();
@@ -256,9 +269,21 @@ impl OwnAuthority {
         within(DEADLINE, self.configurations.patch(name, &params, &patch))
             .await
             .map_err(|source| self.configuration_error(source))?;
-        info!(configuration = %self.configuration, "wrote the CAs to the webhook configuration");
+        if is_refused {
+            info!(configuration = %self.configuration, "wrote the same CAs to the webhook configuration again: clients refuse the certificate");
+        } else {
+            info!(configuration = %self.configuration, "wrote the CAs to the webhook configuration");
+        }
         self.saw_published(bundle);
         Ok(())
+    }
+
+    /// Returns true if clients refuse the certificate for longer than it takes them to learn of the bundle.
+    fn is_refused(&mut self, configuration: &MutatingWebhookConfiguration, bundle: &[u8]) -> bool {
+        let version = configuration.metadata.resource_version.as_deref();
+        let (version, refusals) = (version.unwrap_or_default(), self.certificate.refusals());
+        let now = Instant::now().into_std();
+        self.distrust.lasts(version, bundle, refusals, now)
     }
 
     fn saw_published(&mut self, bundle: &[u8]) {
@@ -290,9 +315,24 @@ fn stored(secret: &Secret) -> Stored {
 fn outdated(configuration: &MutatingWebhookConfiguration, bundle: &[u8]) -> Vec<usize> {
     let webhooks = webhooks(configuration).enumerate();
     webhooks
-        .filter(|(_, webhook)| ca_bundle(webhook) != bundle)
+        .filter(|(_, webhook)| !is_form_of(bundle, ca_bundle(webhook)))
         .map(|(index, _)| index)
         .collect()
+}
+
+/// Returns true if this is the bundle as it is, or in its other form.
+fn is_form_of(bundle: &[u8], present: &[u8]) -> bool {
+    present == bundle || present.strip_suffix(b"\n") == Some(bundle)
+}
+
+/// Returns the same bundle in another form than the present one, by an empty line at its end. For a write that changes
+/// nothing, the apiserver does not look at the configuration again.
+fn another_form(bundle: &[u8], present: &[u8]) -> Vec<u8> {
+    let mut form = bundle.to_owned();
+    if present == bundle {
+        form.push(b'\n');
+    }
+    form
 }
 
 /// Returns the bundles of all webhooks, one after the other.

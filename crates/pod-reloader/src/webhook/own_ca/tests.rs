@@ -70,6 +70,39 @@ async fn a_bundle_that_somebody_wipes_comes_back() {
     assert_eq!(apiserver.state().secret_writes, 1);
 }
 
+/// kube-apiserver can go on with an old bundle until the configuration changes once more.
+#[tokio::test(start_paused = true)]
+async fn while_clients_refuse_the_certificate_the_same_cas_are_written_again_ever_more_rarely() {
+    let apiserver = installed();
+    let replicas = [(); 2].map(|()| Replica::start(&apiserver));
+    pass(Duration::from_secs(15)).await;
+    let first = configured(&apiserver);
+    let refused = async |time| {
+        replicas.iter().for_each(|it| it.certificate.refused());
+        pass(Duration::from_secs(time)).await;
+        apiserver.state().configuration_writes
+    };
+    // They get half a minute to follow.
+    assert_eq!(refused(10).await, 1);
+    assert_eq!(refused(25).await, 2);
+    let second = configured(&apiserver);
+    assert_ne!(second, first);
+    assert_published(&apiserver);
+    assert!(trusts(&second, &present(&apiserver)));
+    // Nobody refuses it now.
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(apiserver.state().configuration_writes, 2);
+    assert_eq!(refused(15).await, 3);
+    assert_eq!(configured(&apiserver), first);
+    // A client that never trusts it, for a day.
+    for _ in 0..24 * 60 {
+        refused(60).await;
+    }
+    let writes = apiserver.state().configuration_writes;
+    assert!((25..35).contains(&writes), "{writes} writes");
+    assert_eq!(apiserver.state().secret_writes, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn somebody_who_writes_the_configuration_meanwhile_is_waited_for() {
     let apiserver = installed();
