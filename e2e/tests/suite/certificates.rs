@@ -219,6 +219,7 @@ async fn a_ca_bundle_that_somebody_wipes_or_changes_is_written_again() -> Result
 async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_about() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
+        let before = scene.ca_bundle().await?;
         let other = [
             "create",
             "service",
@@ -237,6 +238,16 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
             Ok(match said.contains("x509: certificate is valid for") {
                 true => Attempt::Done(()),
                 false => Attempt::NotYet(said),
+            })
+        })
+        .await?;
+        // As long as the apiserver refuses it, its CAs are written once more, with an empty line at their end.
+        let again = format!("{before}\n");
+        wait_for("the CAs to be written again", PATIENCE * 2, async || {
+            ensure!(scene.is_webhook_called().await.is_err(), "it is trusted");
+            Ok(match scene.ca_bundle().await? {
+                bundle if bundle == again => Attempt::Done(()),
+                bundle => Attempt::NotYet(bundle),
             })
         })
         .await?;
