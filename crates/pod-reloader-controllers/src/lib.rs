@@ -1,6 +1,6 @@
 //! The controllers beside the one that restarts workloads. Each has a folder here, and knows no other.
 //!
-//! A controller is a type that implements [`Controller`](pod_reloader_runtime::controller::Controller). It is built with a
+//! A controller is a type that implements [`Terms`](pod_reloader_runtime::controller::Terms). It is built with a
 //! [`Kit`](pod_reloader_runtime::kit::Kit) and shows metrics of its own. The operator decides which of them run, and in
 //! which process.
 

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,6 +23,25 @@ pub trait Controller: Send + Sync + 'static {
 
     /// Works for one term of leadership. The future does not end by itself: dropping it ends the term.
     fn lead(&self) -> BoxFuture<'static, ()>;
+}
+
+/// A controller that is made once, and works on a clone of itself in each term.
+pub trait Terms: Clone + Send + Sync + 'static {
+    /// The name in the log, and in the label `controller` of metrics.
+    const NAME: &'static str;
+
+    /// Runs one term, watches and worker, until the future is dropped.
+    fn term(self) -> impl Future<Output = ()> + Send + 'static;
+}
+
+impl<C: Terms> Controller for C {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn lead(&self) -> BoxFuture<'static, ()> {
+        self.clone().term().boxed()
+    }
 }
 
 /// Runs all controllers for one term of leadership. Dropping the future ends the term. Returns early if a

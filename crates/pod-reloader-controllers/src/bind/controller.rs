@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::scope::Scope;
 use prometheus_client::registry::Registry;
@@ -12,11 +10,8 @@ use tracing::info;
 use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::watch;
-use crate::runtime::controller::{Controller, Shown, beside_watches};
+use crate::runtime::controller::{Shown, Terms, beside_watches};
 use crate::runtime::kit::Kit;
-
-/// The name in the log and in metrics.
-pub const BIND: &str = "bind";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
@@ -38,8 +33,11 @@ impl Bindings {
             kinds: kinds.into(),
         }
     }
+}
 
-    /// Runs one term, watches and worker, until the future is dropped.
+impl Terms for Bindings {
+    const NAME: &'static str = "bind";
+
     async fn term(self) {
         info!("binding fields");
         let _shown = Shown::new(self.metrics.clone());
@@ -47,15 +45,5 @@ impl Bindings {
         let binder = Binder::new(self.kit, self.metrics, self.scope, self.kinds);
         let binder = Arc::new(binder);
         beside_watches(binder.run(), period, || watch::spawn(&binder)).await;
-    }
-}
-
-impl Controller for Bindings {
-    fn name(&self) -> &'static str {
-        BIND
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
-        self.clone().term().boxed()
     }
 }

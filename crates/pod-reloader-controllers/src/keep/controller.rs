@@ -3,19 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use pod_reloader_core::scope::Scope;
 use tokio::task::JoinSet;
 use tracing::info;
 
 use super::keeper::Keeper;
 use crate::live::keys::Keys;
-use crate::runtime::controller::{Controller, beside_watches};
+use crate::runtime::controller::{Terms, beside_watches};
 use crate::runtime::kit::Kit;
-
-/// The name in the log and in metrics.
-pub const KEEP: &str = "keep";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
@@ -30,8 +25,9 @@ pub struct Keeping {
     pub period: Duration,
 }
 
-impl Keeping {
-    /// Runs one term, watches and worker, until the future is dropped.
+impl Terms for Keeping {
+    const NAME: &'static str = "keep";
+
     async fn term(self) {
         info!("keeping ConfigMaps that are in use");
         let namespaces = self.scope.watched();
@@ -44,15 +40,5 @@ impl Keeping {
                 .collect::<JoinSet<_>>()
         };
         beside_watches(keeper.run(), resync_period, watches).await;
-    }
-}
-
-impl Controller for Keeping {
-    fn name(&self) -> &'static str {
-        KEEP
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
-        self.clone().term().boxed()
     }
 }

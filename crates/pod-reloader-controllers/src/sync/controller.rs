@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use prometheus_client::registry::Registry;
 use tracing::info;
 
@@ -11,11 +9,8 @@ use super::metrics::SyncMetrics;
 pub use super::syncer::Own;
 use super::syncer::Syncer;
 use super::watch;
-use crate::runtime::controller::{Controller, Shown, beside_watches};
+use crate::runtime::controller::{Shown, Terms, beside_watches};
 use crate::runtime::kit::Kit;
-
-/// The name in the log and in metrics.
-pub const SYNC: &str = "sync";
 
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
@@ -34,23 +29,16 @@ impl Syncs {
             own,
         }
     }
+}
 
-    /// Runs one term, watches and worker, until the future is dropped.
+impl Terms for Syncs {
+    const NAME: &'static str = "sync";
+
     async fn term(self) {
         info!("copying to namespaces");
         let _shown = Shown::new(self.metrics.clone());
         let period = self.kit.resync_period;
         let syncer = Arc::new(Syncer::new(self.kit, self.metrics, self.own));
         beside_watches(syncer.run(), period, || watch::spawn(&syncer)).await;
-    }
-}
-
-impl Controller for Syncs {
-    fn name(&self) -> &'static str {
-        SYNC
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
-        self.clone().term().boxed()
     }
 }

@@ -4,8 +4,6 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use pod_reloader_core::scope::Scope;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
@@ -23,7 +21,7 @@ use crate::restart::settings::Settings;
 use crate::restart::watch;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, beside_watches};
+use crate::runtime::controller::{Terms, beside_watches};
 use crate::runtime::events::Events;
 use crate::runtime::heartbeat;
 
@@ -49,8 +47,9 @@ pub(crate) struct Restarts {
     pub(crate) ourselves: Arc<OnceLock<String>>,
 }
 
-impl Restarts {
-    /// Runs one term, watches and loop, until the future is dropped.
+impl Terms for Restarts {
+    const NAME: &'static str = RESTART;
+
     async fn term(self) {
         // Under a webhook configuration without match conditions, the webhook must recognise our patches by
         // our user name. Until the name is known, it would take them for those of somebody else.
@@ -103,15 +102,5 @@ impl Restarts {
             }
         };
         beside_watches(work, self.resync_period, watches).await;
-    }
-}
-
-impl Controller for Restarts {
-    fn name(&self) -> &'static str {
-        RESTART
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
-        self.clone().term().boxed()
     }
 }

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pod_reloader_controllers::bind::controller::{BIND, Bindings};
-use pod_reloader_controllers::keep::controller::{KEEP, Keeping};
-use pod_reloader_controllers::sync::controller::{Own, SYNC, Syncs};
+use pod_reloader_controllers::bind::controller::Bindings;
+use pod_reloader_controllers::keep::controller::Keeping;
+use pod_reloader_controllers::sync::controller::{Own, Syncs};
 use pod_reloader_core::limit;
 use pod_reloader_settings::{ControllerName, Reconcile};
 use tokio::runtime::Handle;
@@ -18,7 +18,7 @@ use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::controller::Restarts;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
-use crate::runtime::controller::{Controller, term};
+use crate::runtime::controller::{Controller, Terms, term};
 use crate::runtime::events::Events;
 use crate::runtime::kit::Kit;
 use crate::runtime::leader::lead;
@@ -117,13 +117,13 @@ impl Parts {
         }
     }
 
-    fn kit(&self, controller: &'static str, events: Events) -> Kit {
+    fn kit<C: Terms>(&self, events: Events) -> Kit {
         Kit {
             clients: self.clients.clone(),
             budget: self.budget.clone(),
             watches: self.metrics.watches.clone(),
             events,
-            errors: self.metrics.errors.of(controller),
+            errors: self.metrics.errors.of(C::NAME),
             resync_period: self.args.resync_period,
         }
     }
@@ -133,13 +133,13 @@ impl Parts {
             namespace: self.namespace.clone(),
             keys: self.keys.clone(),
         };
-        let kit = self.kit(SYNC, events);
+        let kit = self.kit::<Syncs>(events);
         self.metrics.register(|ours| Syncs::new(kit, ours, own))
     }
 
     fn bindings(&self, events: Events) -> Bindings {
         let kinds = &self.args.field_bindings_kinds.0;
-        let (kit, scope) = (self.kit(BIND, events), self.scope.clone());
+        let (kit, scope) = (self.kit::<Bindings>(events), self.scope.clone());
         self.metrics
             .register(|ours| Bindings::new(kit, ours, scope, kinds))
     }
@@ -151,7 +151,7 @@ impl Parts {
 
     fn keeping(&self, events: Events) -> Keeping {
         Keeping {
-            kit: self.kit(KEEP, events),
+            kit: self.kit::<Keeping>(events),
             keys: self.keys.clone(),
             scope: self.scope.clone(),
             period: self.args.copy_grace_period,
