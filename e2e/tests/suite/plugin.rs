@@ -11,6 +11,10 @@ mod undo;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::{Api, api::PostParams};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
@@ -661,6 +665,7 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
                 let args = [&["--namespace", namespace], args].concat();
                 scene.tool().run(&args).await?;
             }
+            may_list(scene, namespace, "few").await?;
         }
         let own = format!("--operator-namespace={there}");
         let impact = ["impact", "cm/app", "--as=few", &own];
@@ -834,6 +839,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
                 "--user=deployer",
             ])
             .await?;
+        may_list(scene, namespace, "deployer").await?;
         let some = plugin(scene, &["wait", "--all", "--as=deployer"]).await?;
         ensure!(some.code == Some(3), "{some:?}");
         ensure!(
@@ -1098,13 +1104,44 @@ async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
     scene.tool().plugin()?.output(&args, "").await
 }
 
-/// Binds a user to a ClusterRole in the namespace of the scene.
+/// Binds a user to a ClusterRole in the namespace of the scene, and waits until the user has its rights.
 async fn bind(scene: &Scene, role: &str, user: &str) -> Result<()> {
     let role = format!("--clusterrole={role}");
     let as_user = format!("--user={user}");
     let binding = ["create", "rolebinding", user, &role, &as_user];
     scene.kubectl(&binding).await?;
-    Ok(())
+    may_list(scene, &scene.namespace, user).await
+}
+
+/// Waits until a user may list the Deployments of a namespace. The apiserver grants what a new binding says a moment
+/// later, and the plugin can be faster.
+async fn may_list(scene: &Scene, namespace: &str, user: &str) -> Result<()> {
+    let list = ResourceAttributes {
+        group: Some("apps".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        resource: Some("deployments".to_owned()),
+        verb: Some("list".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            resource_attributes: Some(list),
+            user: Some(user.to_owned()),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let reviews: Api<SubjectAccessReview> = Api::all(scene.client.clone());
+    let what = format!("{user} to have rights in {namespace}");
+    wait_for(&what, PATIENCE, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?;
+        let status = answer.status.unwrap_or_default();
+        Ok(match status.allowed {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{status:?}")),
+        })
+    })
+    .await
 }
 
 async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {

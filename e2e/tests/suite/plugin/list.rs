@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Process, Scene, wait_for};
 
-use super::{bind, json_of, text};
+use super::{bind, json_of, may_list, text};
 
 #[tokio::test]
 async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
@@ -25,6 +25,7 @@ async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
             .tool()
             .run(&[&binding[..], &of_operator].concat())
             .await?;
+        may_list(scene, there, "viewer").await?;
         let own = format!("--operator-namespace={there}");
         let reader = ["list", "--as=viewer", &own];
 
