@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{CANARY, Options, Scene};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{bind, json_of, plugin, text, text_of};
 
@@ -60,10 +60,21 @@ async fn holds_and_releases(scene: &Scene, web: &Workload) -> Result<()> {
         "{told:#}"
     );
     scene.rolls_once(web, &before).await?;
-    let secret = scene.object("secret/creds").await?;
-    let managers = secret["metadata"]["managedFields"].to_string();
+    let get = [
+        "get",
+        "secret",
+        "creds",
+        "--output=json",
+        "--show-managed-fields",
+    ];
+    let secret: Value = serde_json::from_str(&scene.kubectl(&get).await?)?;
+    let managers = secret["metadata"]["managedFields"].as_array();
+    let mut managers = managers.context("no managed fields")?.iter();
     ensure!(!secret.to_string().contains("/hold"), "{secret:#}");
-    ensure!(!managers.contains("pod-reloader-plugin"), "{managers}");
+    ensure!(
+        managers.all(|it| it["manager"] != "pod-reloader-plugin"),
+        "{secret:#}"
+    );
     Ok(())
 }
 
