@@ -486,7 +486,8 @@ async fn sap_hash(scene: &Scene, listed: &[&str]) -> Result<String> {
                 let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
                 format!("{}.{}", text("uid"), text("resourceVersion"))
             }
-            Err(_) => String::new(),
+            Err(error) if is_missing(&error) => String::new(),
+            Err(error) => return Err(error),
         };
         digest.update(format!("{kind}/{}/{name}/{state}\n", scene.namespace));
     }
@@ -499,6 +500,11 @@ async fn sap_hash(scene: &Scene, listed: &[&str]) -> Result<String> {
 
 fn unknown_hash() -> String {
     format!("v1.deadbeef.{}", "0123456789abcdef".repeat(4))
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<kube::Error>();
+    matches!(error, Some(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn key_id(snapshot: &Snapshot) -> Result<String> {
