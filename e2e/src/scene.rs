@@ -205,7 +205,8 @@ impl Scene {
     /// Installs an operator named `NAMESPACE-op`, and creates the namespace.
     ///
     /// # Errors
-    /// When the operator or the apiserver does not answer. What explains it is printed, as when a test fails.
+    /// When the operator or the apiserver does not answer. What explains it is printed, as when a test fails, and the
+    /// operator is removed: a webhook that cannot be called would fail other tests.
     pub async fn set(
         control_plane: ControlPlane,
         namespace: &str,
@@ -269,6 +270,7 @@ impl Scene {
         let begun = scene.begin().await;
         if begun.is_err() {
             scene.show().await;
+            scene.clear().await;
         }
         begun.map(|()| scene)
     }
