@@ -842,8 +842,8 @@ impl Scene {
         self.directory.path()
     }
 
-    /// Prints the end of each operator's log, Events, objects, and the webhook configuration. Copies the whole logs of
-    /// operators and control plane to cargo's build folder.
+    /// Prints the end of each operator's log, Events, objects, the webhook configuration, and the CA and the certificate
+    /// of the webhook. Copies the whole logs of operators and control plane to cargo's build folder.
     async fn show(&self) {
         match self.keep_logs() {
             Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),
@@ -871,6 +871,11 @@ impl Scene {
         ] {
             failure::print(args, self.kubectl(args).await);
         }
+        // Without the private keys. The webhook configuration has the CA in the same form.
+        let secret = format!("{}-tls", self.installation.namespace);
+        let certificates = r#"--output=jsonpath={.data.ca\.crt}{"\n"}{.data.tls\.crt}"#;
+        let args = ["get", "secret", &secret, certificates];
+        failure::print(&args, self.operators_kubectl(&args).await);
     }
 
     fn keep_logs(&self) -> Result<PathBuf> {
