@@ -325,5 +325,12 @@ mod tests {
         assert!(!is_rolled_out(Kind::StatefulSet, &database));
         database["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 1}});
         assert!(is_rolled_out(Kind::StatefulSet, &database));
+
+        let mut agent = json!({"status": {"desiredNumberScheduled": 2}});
+        for field in ["updatedNumberScheduled", "numberAvailable"] {
+            assert!(!is_rolled_out(Kind::DaemonSet, &agent), "{field}");
+            agent["status"][field] = json!(2);
+        }
+        assert!(is_rolled_out(Kind::DaemonSet, &agent));
     }
 }
