@@ -470,6 +470,7 @@ release-check: ## Use that release as its users do: a registry, pods, Helm, kube
 	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' $(places) $(signing) \
 	  scripts/release-check '$(VERSION)' $(release))
 	$(call where_it_can,release-check-on-node)
+	@echo '$(release): good to be published'
 
 .PHONY: release-check-on-node
 release-check-on-node: ## Install that release from a registry with pods that really run, as root on Linux; release-check ends with it where it can; VERSION=x.y.z
