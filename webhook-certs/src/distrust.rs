@@ -24,8 +24,8 @@ struct Seen {
 }
 
 impl Distrust {
-    /// Returns true if clients have refused the certificate since they had the time to follow, so that the bundle is to be
-    /// written once more. `version` is that of the object with the bundle, and `refusals` counts all refusals so far.
+    /// Returns true if the bundle is to be written once more: clients have refused the certificate since this version of
+    /// the object with the bundle was first seen, and have had the time to follow. `refusals` counts all refusals so far.
     ///
     /// The time is half a minute after a new bundle. Each further version of the object with the same bundle doubles it, up
     /// to an hour. Replicas that see the same versions therefore write once between them.
