@@ -27,7 +27,8 @@ use crate::runtime::worker::Worker;
 /// Takes in workloads.
 pub(crate) struct Intake {
     pub(crate) scope: Scope,
-    pub(crate) namespaces: SelectedNamespaces,
+    /// `None` stands for all namespaces.
+    pub(crate) namespaces: Option<Arc<SelectedNamespaces>>,
     settings: Arc<Settings>,
     metrics: Metrics,
     workloads: Arc<Workloads>,
@@ -47,7 +48,7 @@ impl Intake {
         slots: &Arc<Slots>,
     ) -> Self {
         Self {
-            namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
+            namespaces: scope.reads_namespaces().then(Arc::default),
             scope: scope.clone(),
             settings: parts.settings.clone(),
             metrics: parts.metrics.clone(),
@@ -62,12 +63,23 @@ impl Intake {
 
     /// Reads an object as a workload, with what it inherits from its namespace. `None` if its metadata are not valid.
     pub(crate) fn read(&self, kind: WorkloadKind, object: impl Object) -> Option<Workload> {
-        self.namespaces.read(&self.scope, kind, object)
+        let Some(namespaces) = &self.namespaces else {
+            return self.scope.read(kind, object).ok();
+        };
+        let namespace = Name::parse(object.meta().namespace.as_deref()?).ok()?;
+        let inherited = namespaces.inherited(&namespace);
+        self.scope.read_in(kind, object, &inherited).ok()
+    }
+
+    /// Returns true if the workloads of a namespace are managed, as far as its labels are concerned.
+    pub(crate) fn selects(&self, namespace: &Name) -> bool {
+        let namespaces = self.namespaces.as_ref();
+        namespaces.is_none_or(|namespaces| namespaces.contain(namespace))
     }
 
     /// Returns true if a workload is managed once it opts in.
     pub(crate) fn includes(&self, workload: &Workload) -> bool {
-        self.namespaces.include(&self.scope, workload)
+        self.scope.includes(workload) && self.selects(&workload.id.namespace)
     }
 
     /// Takes in a workload at a resourceVersion, unless a later one is known.
@@ -89,7 +101,7 @@ impl Intake {
     /// remembered as left out.
     pub(crate) fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
         let id = workload.id.clone();
-        if !self.scope.manages(&workload) || !self.namespaces.contain(&id.namespace) {
+        if !self.scope.manages(&workload) || !self.selects(&id.namespace) {
             self.gone(&id);
             return None;
         }
@@ -111,7 +123,7 @@ impl Intake {
             }
         }
         // The namespace may have lost its labels in the meantime.
-        if !self.namespaces.contain(&id.namespace) {
+        if !self.selects(&id.namespace) {
             self.gone(&id);
         }
         Some(id)

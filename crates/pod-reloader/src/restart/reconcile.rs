@@ -252,21 +252,25 @@ impl Reconciler {
             true => inherited,
             false => Inherited::default(),
         };
-        self.intake.scope.covers(namespace) && self.intake.namespaces.insert(namespace, inherited)
+        let namespaces = self.namespaces();
+        self.intake.scope.covers(namespace)
+            && namespaces.is_some_and(|it| it.insert(namespace, inherited))
     }
 
     /// Takes in that a namespace does not, or no longer, match the selector.
     pub(crate) fn namespace_left(&self, namespace: &Name) {
-        self.intake.namespaces.remove(namespace);
+        if let Some(namespaces) = self.namespaces() {
+            namespaces.remove(namespace);
+        }
         self.lost_settings.deleted.forget_all_in(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
             self.workload_gone(&id);
         }
     }
 
-    /// Returns the namespaces that match the selector.
-    pub(crate) fn namespaces(&self) -> &SelectedNamespaces {
-        &self.intake.namespaces
+    /// Returns the namespaces that match the selector. `None` if all namespaces do.
+    pub(crate) fn namespaces(&self) -> Option<&Arc<SelectedNamespaces>> {
+        self.intake.namespaces.as_ref()
     }
 
     /// Takes in that a config object has changed: a watch shows that it has this resourceVersion now, or is gone.

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use self::custom::watch_kinds;
 use self::picked::list_picked;
 use crate::live::source::listed;
+use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::reconcile::Reconciler;
 use crate::restart::releases;
 use crate::restart::rotations::watch::watch_statuses;
@@ -87,8 +88,8 @@ pub(crate) fn spawn(
     }
     let releases = (reconciler.releases(), ages);
     releases::watch::spawn(&mut watches, client, scope.releases(), releases, budget);
-    if scope.reads_namespaces() {
-        spawn_namespaces(&mut watches, client, scope, reconciler, budget);
+    if let Some(namespaces) = reconciler.namespaces() {
+        spawn_namespaces(&mut watches, client, scope, reconciler, namespaces, budget);
     }
     watches
 }
@@ -99,6 +100,7 @@ fn spawn_namespaces(
     client: &Client,
     scope: &Scope,
     reconciler: &Arc<Reconciler>,
+    selected: &Arc<SelectedNamespaces>,
     budget: &Budget,
 ) {
     let (picked, to_list) = mpsc::unbounded_channel();
@@ -109,17 +111,24 @@ fn spawn_namespaces(
     }
     let follower = NamespaceFollower {
         reconciler: reconciler.clone(),
+        namespaces: selected.clone(),
         picked,
     };
     let ages = reconciler.metrics().watches.clone();
     watches.spawn(namespaces.follow(ages, follower));
-    let listing = list_picked(client.clone(), reconciler.clone(), budget.clone(), to_list);
-    watches.spawn(listing);
+    watches.spawn(list_picked(
+        client.clone(),
+        reconciler.clone(),
+        selected.clone(),
+        budget.clone(),
+        to_list,
+    ));
 }
 
 /// Takes in the namespaces that match the selector.
 struct NamespaceFollower {
     reconciler: Arc<Reconciler>,
+    namespaces: Arc<SelectedNamespaces>,
     /// Those that need lists of their own are sent here, because the lists of all workloads had begun before they
     /// matched or got other annotations.
     picked: mpsc::UnboundedSender<Name>,
@@ -135,18 +144,17 @@ impl Follower<NamespaceMetadata> for NamespaceFollower {
             .reconciler
             .namespace_selected(&name, object.inherited());
         // The lists of all workloads begin once the namespaces have been listed.
-        if is_news && self.reconciler.namespaces().are_listed() {
+        if is_news && self.namespaces.are_listed() {
             let _ = self.picked.send(name.clone());
         }
         Some(name)
     }
 
     fn all_listed(&mut self, list: HashSet<Name>) {
-        let namespaces = self.reconciler.namespaces();
-        for name in namespaces.picked(|name| !list.contains(name)) {
+        for name in self.namespaces.picked(|name| !list.contains(name)) {
             self.reconciler.namespace_left(&name);
         }
-        namespaces.list_is_whole();
+        self.namespaces.list_is_whole();
     }
 
     fn gone(&mut self, object: NamespaceMetadata) {
@@ -162,7 +170,9 @@ pub(crate) async fn watch_workloads<O: Object>(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
-    reconciler.namespaces().listed().await;
+    if let Some(namespaces) = reconciler.namespaces() {
+        namespaces.listed().await;
+    }
     let watches = reconciler.metrics().watches.clone();
     let follower = WorkloadFollower {
         reconciler,
@@ -196,11 +206,10 @@ impl<O: Object> Follower<O> for WorkloadFollower {
     // Only a complete list shows what is gone, and only for namespaces that were selected when it began.
     fn all_listed(&mut self, list: HashSet<WorkloadId>) {
         let reconciler = &self.reconciler;
+        let namespaces = reconciler.namespaces();
         let in_list = |id: &WorkloadId| {
             id.kind == self.kind
-                && reconciler
-                    .namespaces()
-                    .contain_since(self.began, &id.namespace)
+                && namespaces.is_none_or(|it| it.contain_since(self.began, &id.namespace))
                 && is_in(self.namespace.as_ref(), &id.namespace)
         };
         let workloads = reconciler.workloads();

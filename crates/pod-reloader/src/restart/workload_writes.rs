@@ -51,7 +51,9 @@ impl WorkloadWrites {
     ) -> Result<Action, RestartError> {
         let id = &workload.id;
         // Another release of the operator may manage the workload by now.
-        if !self.intake.namespaces.contain(&id.namespace) {
+        if let Some(namespaces) = &self.intake.namespaces
+            && !namespaces.contain(&id.namespace)
+        {
             return Ok(Action::AwaitChange);
         }
         let Some(served) = self.kinds.get(id.kind) else {

@@ -54,7 +54,7 @@ impl PinnedWorkloads {
 
     /// Returns true if the copies in a namespace are ours to look after.
     pub(super) fn keeps_copies_in(&self, namespace: &Name) -> bool {
-        self.intake.scope.covers(namespace) && self.intake.namespaces.contain(namespace)
+        self.intake.scope.covers(namespace) && self.intake.selects(namespace)
     }
 
     /// Passes each workload of a namespace to `tell`, managed or not.

@@ -28,7 +28,9 @@ impl Handler for Reconciler {
     async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
         self.slots.pass_begins(id);
         self.progress.pass_begins(id);
-        if !self.intake.namespaces.contain(&id.namespace) {
+        if let Some(namespaces) = &self.intake.namespaces
+            && !namespaces.contain(&id.namespace)
+        {
             self.progress.forget(id);
             return None;
         }

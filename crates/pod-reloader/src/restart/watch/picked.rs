@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
@@ -31,6 +32,7 @@ const LISTS_AT_ONCE: usize = 4;
 pub(super) async fn list_picked(
     client: Client,
     reconciler: Arc<Reconciler>,
+    namespaces: Arc<SelectedNamespaces>,
     budget: Budget,
     mut picked: mpsc::UnboundedReceiver<Name>,
 ) {
@@ -51,6 +53,7 @@ pub(super) async fn list_picked(
                     let list = List {
                         client: client.clone(),
                         reconciler: reconciler.clone(),
+                        namespaces: namespaces.clone(),
                         budget: budget.clone(),
                         turns: turns.clone(),
                         waiting: waiting.clone(),
@@ -72,6 +75,7 @@ type Waiting = Arc<Mutex<HashSet<(WorkloadKind, Name)>>>;
 struct List {
     client: Client,
     reconciler: Arc<Reconciler>,
+    namespaces: Arc<SelectedNamespaces>,
     budget: Budget,
     turns: Arc<Semaphore>,
     waiting: Waiting,
@@ -86,7 +90,7 @@ impl List {
         let mut pauses = DefaultBackoff::default();
         let mut told = String::new();
         let mut limit = PAGE;
-        while self.reconciler.namespaces().contain(&self.namespace)
+        while self.namespaces.contain(&self.namespace)
             && let Some(served) = self.reconciler.kinds().get(self.kind)
         {
             let turn = self.turns.acquire().await;
