@@ -18,6 +18,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Returns true if anything is limited.
+    pub fn are_set(self) -> bool {
+        self != Self::default()
+    }
+
     /// Returns the part of the cluster's limit that one namespace has: its own limit, or else half of the
     /// cluster's.
     fn part(self) -> usize {

@@ -40,14 +40,9 @@ impl Slots {
         }
     }
 
-    /// Returns true if anything is limited.
-    pub fn are_limited(&self) -> bool {
-        self.limits != Limits::default()
-    }
-
     /// Takes in a workload as it is now. Returns the workloads that may go because of that.
     pub fn saw(&mut self, workload: &Workload, now: Instant) -> Vec<WorkloadId> {
-        let Some(staging) = workload.staging.as_deref().filter(|_| self.are_limited()) else {
+        let Some(staging) = workload.staging.as_deref() else {
             return Vec::new();
         };
         let is_rolling = match staging.health {

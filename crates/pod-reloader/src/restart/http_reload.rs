@@ -32,7 +32,6 @@ use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
-use crate::runtime::worker::Worker;
 
 /// Lets pods reload changed config.
 pub(crate) struct HttpReloads {
@@ -41,8 +40,7 @@ pub(crate) struct HttpReloads {
     memories: Memories,
     progress: Arc<Progress>,
     stages: Arc<Stages>,
-    slots: Arc<Slots>,
-    worker: Arc<Worker<WorkloadId>>,
+    slots: Option<Arc<Slots>>,
     writes: Arc<WorkloadWrites>,
     /// What runs the rounds. `None` if that is switched off.
     pub(crate) reloads: Option<Reloads>,
@@ -52,7 +50,7 @@ impl HttpReloads {
     pub(crate) fn new(
         parts: &Parts,
         stages: &Arc<Stages>,
-        slots: &Arc<Slots>,
+        slots: &Option<Arc<Slots>>,
         writes: &Arc<WorkloadWrites>,
         reloads: Option<Reloads>,
     ) -> Self {
@@ -63,7 +61,6 @@ impl HttpReloads {
             progress: parts.progress.clone(),
             stages: stages.clone(),
             slots: slots.clone(),
-            worker: parts.worker.clone(),
             writes: writes.clone(),
             reloads,
         }
@@ -202,7 +199,7 @@ impl HttpReloads {
             self.progress
                 .report(workload, Notice::Reloaded(pods, changed));
             // No rollout follows.
-            self.worker.push_all(self.slots.free(id));
+            self.free_slot(id);
         };
         self.writes
             .write(workload, patch, is_written, written)
@@ -212,7 +209,13 @@ impl HttpReloads {
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
     pub(crate) fn is_moot(&self, id: &WorkloadId) {
         if self.memories.with(id, |memory| memory.reload.abandon()) {
-            self.worker.push_all(self.slots.free(id));
+            self.free_slot(id);
+        }
+    }
+
+    fn free_slot(&self, id: &WorkloadId) {
+        if let Some(slots) = &self.slots {
+            slots.free(id);
         }
     }
 

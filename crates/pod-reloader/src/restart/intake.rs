@@ -34,7 +34,7 @@ pub(crate) struct Intake {
     workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
-    slots: Arc<Slots>,
+    slots: Option<Arc<Slots>>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
 }
@@ -45,7 +45,7 @@ impl Intake {
         scope: &Scope,
         digests: &Arc<Digests>,
         stages: &Arc<Stages>,
-        slots: &Arc<Slots>,
+        slots: &Option<Arc<Slots>>,
     ) -> Self {
         Self {
             namespaces: scope.reads_namespaces().then(Arc::default),
@@ -149,14 +149,18 @@ impl Intake {
     fn saw_staged(&self, id: &WorkloadId) {
         if let Some((workload, _)) = self.workloads.get(id) {
             self.worker.push_all(self.stages.saw(&workload));
-            self.worker.push_all(self.slots.saw(&workload));
+            if let Some(slots) = &self.slots {
+                slots.saw(&workload);
+            }
         }
     }
 
     /// Takes in that a workload is gone, for those that wait for it.
     fn staged_gone(&self, id: &WorkloadId) {
         self.worker.push_all(self.stages.forget(id));
-        self.worker.push_all(self.slots.free(id));
+        if let Some(slots) = &self.slots {
+            slots.free(id);
+        }
     }
 
     /// Takes in that the objects of `affected` are tracked from now on, or no longer.

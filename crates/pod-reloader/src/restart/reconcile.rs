@@ -60,7 +60,7 @@ pub(crate) struct Reconciler {
     workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
-    slots: Arc<Slots>,
+    slots: Option<Arc<Slots>>,
     restraints: Restraints,
     failures: Failures,
     pins: Arc<PinnedContent>,
@@ -90,7 +90,7 @@ impl Reconciler {
         metrics: Metrics,
     ) -> Self {
         let parts = Parts::new(settings, &scope, progress, metrics.clone());
-        let (stages, slots) = (Arc::default(), Arc::new(Slots::new(parts.settings.limits)));
+        let (stages, slots) = (Arc::default(), Slots::of(&parts));
         let source = Source::new(
             client.clone(),
             DEADLINE,

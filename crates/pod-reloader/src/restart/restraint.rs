@@ -15,6 +15,13 @@ pub(crate) trait Restraint {
     fn holds_back(&self, due: &DueRestart<'_>, phase: Phase) -> Option<Action>;
 }
 
+/// A restraint that is switched off holds nothing back.
+impl<R: Restraint> Restraint for Option<R> {
+    fn holds_back(&self, due: &DueRestart<'_>, phase: Phase) -> Option<Action> {
+        self.as_ref()?.holds_back(due, phase)
+    }
+}
+
 /// The half of a pass in which restraints are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

@@ -28,7 +28,7 @@ pub(crate) struct Restraints {
     pub(crate) gates: ClosedGate,
     brake: BrakePause,
     pub(crate) stages: StageWait,
-    slots: SlotWait,
+    slots: Option<SlotWait>,
     pub(crate) pace: WritePause,
 }
 
@@ -43,7 +43,7 @@ impl Restraints {
         parts: &Parts,
         scope: &Scope,
         stages: &Arc<Stages>,
-        slots: &Arc<Slots>,
+        slots: &Option<Arc<Slots>>,
     ) -> Self {
         Self {
             settle: SettlePeriod::new(parts),
@@ -52,7 +52,7 @@ impl Restraints {
             gates: ClosedGate::new(parts, stages),
             brake: BrakePause::new(parts, stages),
             stages: StageWait::new(parts, stages),
-            slots: SlotWait::new(parts, slots),
+            slots: slots.as_ref().map(|slots| SlotWait::new(parts, slots)),
             pace: WritePause::new(parts),
         }
     }

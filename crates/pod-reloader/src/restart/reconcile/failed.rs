@@ -28,12 +28,12 @@ pub(super) struct Failures {
     errors: ControllerErrors,
     progress: Arc<Progress>,
     stages: Arc<Stages>,
-    slots: Arc<Slots>,
+    slots: Option<Arc<Slots>>,
     worker: Arc<Worker<WorkloadId>>,
 }
 
 impl Failures {
-    pub(super) fn new(parts: &Parts, stages: &Arc<Stages>, slots: &Arc<Slots>) -> Self {
+    pub(super) fn new(parts: &Parts, stages: &Arc<Stages>, slots: &Option<Arc<Slots>>) -> Self {
         Self {
             errors: parts.metrics.errors.of(RESTART),
             progress: parts.progress.clone(),
@@ -46,9 +46,9 @@ impl Failures {
     /// Reports a failure, once, and returns when to try again. Others no longer wait for the workload.
     pub(super) fn failed(&self, workload: &Workload, error: &RestartError) -> Instant {
         let is_refused = error.is_refusal();
-        if is_refused {
+        if is_refused && let Some(slots) = &self.slots {
             // Nothing was written.
-            self.worker.push_all(self.slots.free(&workload.id));
+            slots.free(&workload.id);
         }
         let waiting = self.stages.looked_in_vain(workload, is_refused);
         self.worker.push_all(waiting);

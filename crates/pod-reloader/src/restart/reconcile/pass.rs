@@ -26,7 +26,9 @@ impl Handler for Reconciler {
 
     /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
     async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
-        self.slots.pass_begins(id);
+        if let Some(slots) = &self.slots {
+            slots.pass_begins(id);
+        }
         self.progress.pass_begins(id);
         if let Some(namespaces) = &self.intake.namespaces
             && !namespaces.contain(&id.namespace)
@@ -56,7 +58,9 @@ impl Handler for Reconciler {
         if self.workloads.get(id).is_none() {
             self.progress.forget(id);
         }
-        self.worker.push_all(self.slots.pass_ended(id));
+        if let Some(slots) = &self.slots {
+            slots.pass_ended(id);
+        }
     }
 
     fn is_busy(&self, is_busy: bool) {

@@ -1022,7 +1022,7 @@ fn scope() -> Scope {
 /// Returns whose health is judged with these settings.
 fn judged(settings: &Settings) -> Defaults {
     Defaults {
-        judges_all: settings.limits != Limits::default(),
+        judges_all: settings.limits.are_set(),
         ..Defaults::default()
     }
 }

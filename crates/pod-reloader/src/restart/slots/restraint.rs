@@ -8,12 +8,10 @@ use crate::restart::lists::ListsDue;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
-use crate::restart::settings::Settings;
 use crate::restart::slots::memory::Slots;
 
 /// Holds a restart back while there is no slot for it. In the commit phase, it takes its slot.
 pub(crate) struct SlotWait {
-    settings: Arc<Settings>,
     lists: Arc<ListsDue>,
     slots: Arc<Slots>,
     progress: Arc<Progress>,
@@ -22,7 +20,6 @@ pub(crate) struct SlotWait {
 impl SlotWait {
     pub(crate) fn new(parts: &Parts, slots: &Arc<Slots>) -> Self {
         Self {
-            settings: parts.settings.clone(),
             lists: parts.lists.clone(),
             slots: slots.clone(),
             progress: parts.progress.clone(),
@@ -32,9 +29,6 @@ impl SlotWait {
 
 impl Restraint for SlotWait {
     fn holds_back(&self, due: &DueRestart<'_>, phase: Phase) -> Option<Action> {
-        if !self.slots.are_limited() || self.settings.observe {
-            return None;
-        }
         if let Some(next) = self.lists.next_look() {
             return Some(Action::RequeueAt(next));
         }
