@@ -67,7 +67,7 @@ pub(crate) struct Reconciler {
     pinned_workloads: Arc<PinnedWorkloads>,
     rollbacks: Rollbacks,
     certificates: LoadedCertificates,
-    rotated: Arc<RotatedPods>,
+    rotated: Option<Arc<RotatedPods>>,
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
     lost_settings: LostSettings,
@@ -118,7 +118,7 @@ impl Reconciler {
             pinned_workloads: Arc::new(PinnedWorkloads::new(&parts, &intake, &kinds)),
             rollbacks,
             certificates: LoadedCertificates::new(&parts, &digests),
-            rotated: Arc::new(RotatedPods::new(&parts, &client, &budget)),
+            rotated: RotatedPods::of(&parts, &scope, calls),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
             cron_jobs: CronJobs::new(&parts, &client, &budget),
             http_reloads,
@@ -230,9 +230,9 @@ impl Reconciler {
         &self.kinds
     }
 
-    /// Returns what finds out which pods have other versions of secrets.
-    pub(crate) fn rotations(&self) -> &Arc<RotatedPods> {
-        &self.rotated
+    /// Returns what finds out which pods have other versions of secrets. `None` if no class is tracked.
+    pub(crate) fn rotations(&self) -> Option<&Arc<RotatedPods>> {
+        self.rotated.as_ref()
     }
 
     /// Returns what lets restarts wait for releases.

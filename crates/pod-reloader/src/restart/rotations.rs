@@ -12,6 +12,7 @@ use std::time::Duration;
 use kube::Client;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, rotated};
+use pod_reloader_core::scope::Scope;
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -43,16 +44,23 @@ pub(crate) struct RotatedPods {
 }
 
 impl RotatedPods {
-    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
-        Self {
-            settings: parts.settings.clone(),
-            client: client.clone(),
-            budget: budget.clone(),
-            errors: parts.metrics.errors.of(RESTART),
-            rotations: Rotations::default(),
-            workloads: parts.workloads.clone(),
-            worker: parts.worker.clone(),
-        }
+    /// Returns what finds that out. `None` if no class is tracked.
+    pub(crate) fn of(
+        parts: &Parts,
+        scope: &Scope,
+        (client, budget): (&Client, &Budget),
+    ) -> Option<Arc<Self>> {
+        scope.tracks_classes().then(|| {
+            Arc::new(Self {
+                settings: parts.settings.clone(),
+                client: client.clone(),
+                budget: budget.clone(),
+                errors: parts.metrics.errors.of(RESTART),
+                rotations: Rotations::default(),
+                workloads: parts.workloads.clone(),
+                worker: parts.worker.clone(),
+            })
+        })
     }
 
     /// Takes in a status as it is now.

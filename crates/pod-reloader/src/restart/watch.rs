@@ -52,11 +52,11 @@ pub(crate) fn spawn(
             budget.clone(),
         ));
     }
-    if scope.tracks_classes() {
+    if let Some(rotated) = reconciler.rotations() {
         watches.spawn(watch_statuses(
             client.clone(),
             namespaces.clone(),
-            (reconciler.rotations().clone(), ages.clone()),
+            (rotated.clone(), ages.clone()),
             budget.clone(),
         ));
     }

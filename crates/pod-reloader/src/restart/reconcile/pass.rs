@@ -148,7 +148,9 @@ impl Reconciler {
     ) -> Result<Option<Snapshot>, RestartError> {
         let mut snapshot = self.digests.snapshot(workload, since).await?;
         snapshot.first_news = first_news;
-        self.rotated.add_to(workload, &mut snapshot).await;
+        if let Some(rotated) = &self.rotated {
+            rotated.add_to(workload, &mut snapshot).await;
+        }
         self.pins.without_undone(workload, snapshot).await
     }
 
@@ -213,8 +215,10 @@ impl Reconciler {
         self.progress.foreign(&workload.id, is_foreign);
         let objects = &snapshot.objects;
         let decision = decide(workload, objects, &keys, self.settings.first_stamp);
-        let rotated = &snapshot.rotated;
-        Ok(with_rotation(decision, workload, objects, &keys, rotated))
+        Ok(match &self.rotated {
+            Some(_) => with_rotation(decision, workload, objects, &keys, &snapshot.rotated),
+            None => decision,
+        })
     }
 
     /// Returns the decision, unless it is a restart and an object is missing that the pods need and the workload does not
