@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::Client;
 use pod_reloader_core::decision::{
     Cause, baseline_after_reload, baseline_before_reload, is_reloading,
 };
@@ -14,6 +15,7 @@ use pod_reloader_core::digest::{Objects, Presence};
 use pod_reloader_core::http_reload::{Had, HttpReload};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
@@ -26,12 +28,13 @@ use crate::restart::error::RestartError;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::reload_rounds::{Begin, Changes, Reload, Reloads, Stand};
+use crate::restart::reload_rounds::{Begin, Changes, Reload, Reloads, Stand, over_http};
 use crate::restart::restraint::DueRestart;
 use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
+use crate::runtime::budget::Budget;
 
 /// Lets pods reload changed config.
 pub(crate) struct HttpReloads {
@@ -42,28 +45,33 @@ pub(crate) struct HttpReloads {
     stages: Arc<Stages>,
     slots: Option<Arc<Slots>>,
     writes: Arc<WorkloadWrites>,
-    /// What runs the rounds. `None` if that is switched off.
-    pub(crate) reloads: Option<Reloads>,
+    /// What runs the rounds.
+    pub(crate) reloads: Reloads,
 }
 
 impl HttpReloads {
-    pub(crate) fn new(
+    /// Returns what lets pods reload. `None` if that is switched off.
+    pub(crate) fn of(
         parts: &Parts,
+        scope: &Scope,
+        (client, budget): (&Client, &Budget),
         stages: &Arc<Stages>,
         slots: &Option<Arc<Slots>>,
         writes: &Arc<WorkloadWrites>,
-        reloads: Option<Reloads>,
-    ) -> Self {
-        Self {
-            settings: parts.settings.clone(),
-            metrics: parts.metrics.clone(),
-            memories: parts.progress.memories.clone(),
-            progress: parts.progress.clone(),
-            stages: stages.clone(),
-            slots: slots.clone(),
-            writes: writes.clone(),
-            reloads,
-        }
+    ) -> Option<Self> {
+        scope.http_reloads().then(|| {
+            let worker = parts.worker.clone();
+            Self {
+                settings: parts.settings.clone(),
+                metrics: parts.metrics.clone(),
+                memories: parts.progress.memories.clone(),
+                progress: parts.progress.clone(),
+                stages: stages.clone(),
+                slots: slots.clone(),
+                writes: writes.clone(),
+                reloads: Reloads::new(client.clone(), budget.clone(), over_http(), worker),
+            }
+        })
     }
 
     /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or
@@ -109,7 +117,7 @@ impl HttpReloads {
             ..
         } = *due;
         let id = &workload.id;
-        let Some((reload, reloads)) = self.reload_of(workload, cause) else {
+        let Some(reload) = self.reload_of(workload, cause) else {
             return Ok(None);
         };
         match self
@@ -133,7 +141,7 @@ impl HttpReloads {
         let Ok(changes) = changes else {
             return Ok(None);
         };
-        let begin = || self.begin_round(due, reload, reloads, changes);
+        let begin = || self.begin_round(due, reload, changes);
         // Whatever happens meanwhile, nobody may take what the config hash stands for as what all pods have.
         let baseline = baseline_before_reload(workload);
         if is_reloading(workload) {
@@ -152,13 +160,7 @@ impl HttpReloads {
     }
 
     /// Begins a round in which the pods of a workload reload these changes.
-    fn begin_round(
-        &self,
-        due: &DueRestart<'_>,
-        reload: &HttpReload,
-        reloads: &Reloads,
-        changes: Changes,
-    ) {
+    fn begin_round(&self, due: &DueRestart<'_>, reload: &HttpReload, changes: Changes) {
         let id = &due.workload.id;
         log_reload(id, "asking pods to reload changed config");
         let begin = Begin {
@@ -170,7 +172,7 @@ impl HttpReloads {
         };
         let until = self
             .memories
-            .with(id, |memory| reloads.begin(&mut memory.reload, begin));
+            .with(id, |memory| self.reloads.begin(&mut memory.reload, begin));
         self.stages.begins_to_reload(id, until);
     }
 
@@ -221,9 +223,6 @@ impl HttpReloads {
 
     /// Notes that the pods of a workload have the right content.
     pub(crate) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
-        if self.reloads.is_none() {
-            return;
-        }
         // Not while the memories are locked: it hashes content.
         let reload = workload.http_reload.as_ref();
         let had = reload.map(|_| Had::of(&workload.references.contents(&snapshot.objects)));
@@ -234,14 +233,9 @@ impl HttpReloads {
     }
 
     /// Returns how a workload reloads, if its pods may reload changed config now.
-    fn reload_of<'a>(
-        &'a self,
-        workload: &'a Workload,
-        cause: Cause,
-    ) -> Option<(&'a HttpReload, &'a Reloads)> {
-        let reload = workload.http_reload.as_deref()?;
+    fn reload_of<'a>(&self, workload: &'a Workload, cause: Cause) -> Option<&'a HttpReload> {
         let is_change = cause == Cause::Changed && !self.settings.observe;
-        Some((reload, self.reloads.as_ref().filter(|_| is_change)?))
+        workload.http_reload.as_deref().filter(|_| is_change)
     }
 }
 

@@ -37,7 +37,6 @@ use crate::restart::parts::Parts;
 use crate::restart::pins::{PinnedContent, PinnedWorkloads, Rollbacks};
 use crate::restart::progress::Progress;
 use crate::restart::releases::ReleaseWait;
-use crate::restart::reload_rounds::{Reloads, over_http};
 use crate::restart::restraints::Restraints;
 use crate::restart::rotations::RotatedPods;
 use crate::restart::settings::Settings;
@@ -72,7 +71,7 @@ pub(crate) struct Reconciler {
     cron_jobs: CronJobs,
     lost_settings: LostSettings,
     memories: Memories,
-    http_reloads: HttpReloads,
+    http_reloads: Option<HttpReloads>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
     lists: Arc<ListsDue>,
@@ -101,16 +100,12 @@ impl Reconciler {
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
         let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());
         let kinds = Arc::new(kinds);
-        let reloads = scope.http_reloads().then(|| {
-            let worker = parts.worker.clone();
-            Reloads::new(client.clone(), budget.clone(), over_http(), worker)
-        });
         let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
         let writes = Arc::new(WorkloadWrites::new(&parts, &intake, &kinds));
         let pins = Arc::new(PinnedContent::new(&parts, &keys, &digests));
         let calls = (&client, &budget);
         let rollbacks = Rollbacks::new(&parts, calls, &digests, &pins, &stages, &writes);
-        let http_reloads = HttpReloads::new(&parts, &stages, &slots, &writes, reloads);
+        let http_reloads = HttpReloads::of(&parts, &scope, calls, &stages, &slots, &writes);
         Self {
             restraints: Restraints::new(&parts, &scope, &stages, &slots),
             failures: Failures::new(&parts, &stages, &slots),

@@ -95,7 +95,9 @@ impl Reconciler {
             Decision::Set { config_hash, cause } => {
                 let due = DueRestart::new(workload, &config_hash, cause, hash_since, &snapshot);
                 // A hold or a closed window that comes later does not stop pods that reload.
-                if let Some(action) = self.http_reloads.in_progress(&due).await? {
+                if let Some(reloads) = &self.http_reloads
+                    && let Some(action) = reloads.in_progress(&due).await?
+                {
                     return Ok(action);
                 }
                 if let Some(action) = self.restraints.hold_back(&due, Phase::Preview) {
@@ -174,8 +176,10 @@ impl Reconciler {
         stages.looked(workload, snapshot, &decision);
         together.look(workload, snapshot, &decision);
         // The pods cannot get the content now.
-        if let Decision::MissingConfig(_) | Decision::Baseline(_) = decision {
-            self.http_reloads.is_moot(&workload.id);
+        if let Some(reloads) = &self.http_reloads
+            && let Decision::MissingConfig(_) | Decision::Baseline(_) = decision
+        {
+            reloads.is_moot(&workload.id);
         }
         Ok(decision)
     }
@@ -254,10 +258,12 @@ impl Reconciler {
     /// Lets pods get what they are to have: by reloading it, or else by a restart.
     async fn reload_or_restart(&self, due: &DueRestart<'_>) -> Result<Action, RestartError> {
         self.restraints.gates.report_outside_window(due);
-        match self.http_reloads.reload(due).await? {
-            Some(action) => Ok(action),
-            None => self.restart(due).await,
+        if let Some(reloads) = &self.http_reloads
+            && let Some(action) = reloads.reload(due).await?
+        {
+            return Ok(action);
         }
+        self.restart(due).await
     }
 
     /// Looks after a workload that carries the right hash, by what is remembered: nothing is about to be written.
@@ -275,7 +281,9 @@ impl Reconciler {
     /// Leaves a workload alone that carries the right hash.
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
-        self.http_reloads.has_content(workload, snapshot);
+        if let Some(reloads) = &self.http_reloads {
+            reloads.has_content(workload, snapshot);
+        }
         self.pins.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();

@@ -40,6 +40,7 @@ use self::apiserver::{Apiserver, Call, Reaction};
 use super::*;
 use crate::restart::progress::MAX_SETTLE_PERIODS;
 use crate::restart::recent_writes::RecentWrites;
+use crate::restart::reload_rounds::Reloads;
 use crate::runtime::events::Events;
 use crate::runtime::worker::PANIC_PAUSE;
 
@@ -874,10 +875,9 @@ impl Operator {
             Progress::new(events, None, metrics.clone(), recent_writes),
             metrics.clone(),
         );
-        if reconciler.http_reloads.reloads.is_some() {
+        if let Some(http_reloads) = &mut reconciler.http_reloads {
             let (client, worker) = (apiserver.client(), reconciler.worker.clone());
-            let reloads = Reloads::new(client, Budget::new(), apiserver.ask(), worker);
-            reconciler.http_reloads.reloads = Some(reloads);
+            http_reloads.reloads = Reloads::new(client, Budget::new(), apiserver.ask(), worker);
         }
         let reconciler = Arc::new(reconciler);
         let running = reconciler.clone();
