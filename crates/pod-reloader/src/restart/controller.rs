@@ -75,14 +75,14 @@ impl Terms for Restarts {
         ));
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut keeping = JoinSet::new();
-        if self.scope.pins() {
+        if let Some(pins) = reconciler.pins() {
             let client = self.clients.watch.clone();
             let keeper = Keeper::new(
                 client,
                 self.budget.clone(),
                 self.metrics.clone(),
-                reconciler.pins().clone(),
-                reconciler.pinned_workloads().clone(),
+                pins.content.clone(),
+                pins.workloads.clone(),
                 self.copy_grace,
             );
             keeping.spawn(Arc::new(keeper).keep(self.scope.watched()));

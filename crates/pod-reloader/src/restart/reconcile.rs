@@ -34,7 +34,7 @@ use crate::restart::lists::ListsDue;
 use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
-use crate::restart::pins::{PinnedContent, PinnedWorkloads, Rollbacks};
+use crate::restart::pins::{PinParts, PinnedContent, PinnedWorkloads, Rollbacks};
 use crate::restart::progress::Progress;
 use crate::restart::releases::ReleaseWait;
 use crate::restart::restraints::Restraints;
@@ -62,9 +62,7 @@ pub(crate) struct Reconciler {
     slots: Option<Arc<Slots>>,
     restraints: Restraints,
     failures: Failures,
-    pins: Arc<PinnedContent>,
-    pinned_workloads: Arc<PinnedWorkloads>,
-    rollbacks: Rollbacks,
+    pins: Option<PinParts>,
     certificates: LoadedCertificates,
     rotated: Option<Arc<RotatedPods>>,
     stuck_pods: StuckPods,
@@ -102,16 +100,20 @@ impl Reconciler {
         let kinds = Arc::new(kinds);
         let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
         let writes = Arc::new(WorkloadWrites::new(&parts, &intake, &kinds));
-        let pins = Arc::new(PinnedContent::new(&parts, &keys, &digests));
         let calls = (&client, &budget);
-        let rollbacks = Rollbacks::new(&parts, calls, &digests, &pins, &stages, &writes);
+        let pins = scope.pins().then(|| {
+            let content = Arc::new(PinnedContent::new(&parts, &keys, &digests));
+            PinParts {
+                rollbacks: Rollbacks::new(&parts, calls, &digests, &content, &stages, &writes),
+                workloads: Arc::new(PinnedWorkloads::new(&parts, &intake, &kinds)),
+                content,
+            }
+        });
         let http_reloads = HttpReloads::of(&parts, &scope, calls, &stages, &slots, &writes);
         Self {
             restraints: Restraints::new(&parts, &scope, &stages, &slots),
             failures: Failures::new(&parts, &stages, &slots),
             pins,
-            pinned_workloads: Arc::new(PinnedWorkloads::new(&parts, &intake, &kinds)),
-            rollbacks,
             certificates: LoadedCertificates::new(&parts, &digests),
             rotated: RotatedPods::of(&parts, &scope, calls),
             stuck_pods: StuckPods::new(&parts, &client, &budget),
@@ -210,14 +212,9 @@ impl Reconciler {
         }
     }
 
-    /// Returns what reads and makes copies.
-    pub(crate) fn pins(&self) -> &Arc<PinnedContent> {
-        &self.pins
-    }
-
-    /// Returns the workloads whose pods may use copies.
-    pub(crate) fn pinned_workloads(&self) -> &Arc<PinnedWorkloads> {
-        &self.pinned_workloads
+    /// Returns the parts that work with pins. `None` if pins are switched off.
+    pub(crate) fn pins(&self) -> Option<&PinParts> {
+        self.pins.as_ref()
     }
 
     /// Returns the kinds that the cluster serves.

@@ -18,6 +18,7 @@ use crate::restart::digests::{Digests, Snapshot};
 use crate::restart::error::RestartError;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
+use crate::restart::restraint::DueRestart;
 
 /// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
 const LARGE: usize = 8 << 20;
@@ -118,11 +119,13 @@ impl PinnedContent {
 
     /// Makes the copies that the pods are to use, and returns the pins for them. If a copy cannot be made, the
     /// pods use the ConfigMaps themselves, and their users are told.
-    pub(crate) async fn pin(
-        &self,
-        workload: &Workload,
-        snapshot: &Snapshot,
-    ) -> Result<Pinned, RestartError> {
+    pub(crate) async fn pin(&self, due: &DueRestart<'_>) -> Result<Pinned, RestartError> {
+        let DueRestart {
+            workload,
+            config_hash,
+            snapshot,
+            ..
+        } = *due;
         let keys = self.hash_keys().await?;
         let names = workload.copy_names(&keys);
         let copies: Vec<_> = workload.copies(&snapshot.objects, &names).collect();
@@ -136,7 +139,12 @@ impl PinnedContent {
                     let notice = Notice::CopiesAreLarge(bytes * REVISIONS);
                     self.progress.send(workload, notice);
                 }
-                Ok(Pinned::As(Some(pins)))
+                // Without room for them, the pods use the ConfigMaps themselves.
+                let has_room = workload.too_long_with(config_hash, Some(&pins)).is_none();
+                Ok(Pinned::As(Some(match has_room {
+                    true => pins,
+                    false => String::new(),
+                })))
             }
             Err(NotCopied::Changed(name)) => {
                 // No watch may have seen it yet.

@@ -87,6 +87,13 @@ impl Rollbacks {
         }
     }
 
+    /// Notes that a workload is restarted with another configuration, which is on trial if the workload asks for that.
+    pub(crate) fn begins_trial(&self, workload: &Workload) {
+        let now = Instant::now().into_std();
+        self.memories
+            .with(&workload.id, |memory| memory.trials.begin(workload, now));
+    }
+
     /// Puts the earlier configuration of a workload back that has the present one, asks for that, and has not
     /// become healthy in time. Returns what to do next if there is something to wait for.
     pub(crate) async fn put_back(

@@ -19,7 +19,7 @@ pub(super) fn publish(reconciler: &Reconciler) {
     metrics.references.set(references as i64);
     metrics.digests.set(digests.len() as i64);
     metrics.left_out.set(workloads.left_out() as i64);
-    if reconciler.intake.scope.pins() {
+    if reconciler.pins.is_some() {
         let without_copies = workloads.without_copies();
         metrics.without_copies.set(without_copies as i64);
     }

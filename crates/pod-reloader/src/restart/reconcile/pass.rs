@@ -153,7 +153,10 @@ impl Reconciler {
         if let Some(rotated) = &self.rotated {
             rotated.add_to(workload, &mut snapshot).await;
         }
-        self.pins.without_undone(workload, snapshot).await
+        match &self.pins {
+            Some(pins) => pins.content.without_undone(workload, snapshot).await,
+            None => Ok(Some(snapshot)),
+        }
     }
 
     /// Decides by what is remembered, and notes the decision for other workloads and for the features that wait for it.
@@ -272,8 +275,12 @@ impl Reconciler {
         workload: &Workload,
         snapshot: &Snapshot,
     ) -> Result<Action, RestartError> {
-        let next = self.unchanged(workload, snapshot).await;
-        let next = self.rollbacks.put_back(workload).await?.unwrap_or(next);
+        let mut next = self.unchanged(workload, snapshot).await;
+        if let Some(pins) = &self.pins
+            && let Some(put_back) = pins.rollbacks.put_back(workload).await?
+        {
+            next = put_back;
+        }
         self.stuck_pods.unstick(workload).await?;
         Ok(next.at_latest(snapshot.rotation_due))
     }
@@ -284,7 +291,9 @@ impl Reconciler {
         if let Some(reloads) = &self.http_reloads {
             reloads.has_content(workload, snapshot);
         }
-        self.pins.report_undone(workload, &snapshot.undone);
+        if let Some(pins) = &self.pins {
+            pins.content.report_undone(workload, &snapshot.undone);
+        }
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }

@@ -54,15 +54,12 @@ impl Reconciler {
         if self.settings.observe {
             return Ok(self.would_restart(restarting));
         }
-        let pins = match self.pins.pin(workload, snapshot).await? {
-            // Without room for them, the pods use the ConfigMaps themselves.
-            Pinned::As(Some(pins))
-                if workload.too_long_with(config_hash, Some(&pins)).is_some() =>
-            {
-                Some(String::new())
-            }
-            Pinned::As(pins) => pins,
-            Pinned::Outdated => return Ok(Action::RequeueAt(Instant::now() + READ_AGAIN)),
+        let pinned = match &self.pins {
+            Some(pins) => pins.content.pin(due).await?,
+            None => Pinned::As(None),
+        };
+        let Pinned::As(pins) = pinned else {
+            return Ok(Action::RequeueAt(Instant::now() + READ_AGAIN));
         };
         let undone = Some(snapshot.undone.to_string()).filter(|it| !it.is_empty());
         // The apiserver would not always refuse it. For a custom resource, only the creation of its pods
@@ -178,10 +175,8 @@ impl Reconciler {
             max_restarts,
         );
         self.metrics.restart(id, cause);
-        if cause == Cause::Changed {
-            let now = Instant::now().into_std();
-            self.memories
-                .with(id, |memory| memory.trials.begin(workload, now));
+        if let (Cause::Changed, Some(pins)) = (cause, &self.pins) {
+            pins.rollbacks.begins_trial(workload);
         }
         if let (Cause::Changed, Some(first_news)) = (cause, restarting.first_news) {
             self.metrics.patched_after(first_news.elapsed());

@@ -176,13 +176,14 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     for kind in WorkloadKind::BUILT_IN {
         reconciler.lists().is_whole(kind, None);
     }
+    let pins = reconciler.pins().unwrap();
     let grace = Duration::from_secs(300);
     let keeper = Arc::new(Keeper::new(
         client,
         Budget::new(),
         metrics,
-        reconciler.pins().clone(),
-        reconciler.pinned_workloads().clone(),
+        pins.content.clone(),
+        pins.workloads.clone(),
         grace,
     ));
     let running = keeper.clone();
