@@ -18,7 +18,7 @@ use crate::metadata::{Metadata, Wanted, resource};
 use crate::raw;
 use crate::texts::Texts;
 
-pub use self::runs::Runs;
+pub use self::runs::DueRun;
 
 /// The annotation that `kubectl create job --from` sets, too.
 const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";

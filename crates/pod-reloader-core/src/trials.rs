@@ -8,10 +8,7 @@ use crate::workload::Workload;
 
 /// The configuration with which a workload has to become healthy, and what was put back.
 #[derive(Default)]
-pub struct Trials(Option<Box<Known>>);
-
-#[derive(Default)]
-struct Known {
+pub struct Trials {
     trial: Option<Trial>,
     /// The content that was put back last. It is put back once.
     put_back: Option<Pins>,
@@ -26,53 +23,47 @@ pub struct Trial {
     pub was_healthy: bool,
 }
 
-impl Trials {
-    /// Notes that a workload is restarted with another configuration.
-    pub fn begin(&mut self, before: &Workload, now: Instant) {
+impl Trial {
+    /// Returns the trial of a workload that is restarted with another configuration. `None` if it does not ask for one.
+    pub fn of(before: &Workload, now: Instant) -> Option<Self> {
         let reverts = before.pinning.as_deref().is_some_and(|it| it.reverts);
-        let Some(staging) = before.staging.as_deref().filter(|_| reverts) else {
-            return;
-        };
-        let trial = Trial {
+        let staging = before.staging.as_deref().filter(|_| reverts)?;
+        Some(Self {
             deadline: now + staging.deadline,
             was_healthy: staging.health == Health::Healthy,
-        };
-        self.0.get_or_insert_default().trial = Some(trial);
+        })
+    }
+}
+
+impl Trials {
+    /// Begins a trial.
+    pub fn begin(&mut self, trial: Trial) {
+        self.trial = Some(trial);
     }
 
     /// Returns the trial of a workload that is not healthy. One that is healthy has passed.
     pub fn open(&mut self, workload: &Workload) -> Option<Trial> {
-        let known = self.0.as_mut()?;
         let health = workload.staging.as_deref().map(|it| it.health);
         if health != Some(Health::Rolling) && health != Some(Health::Unavailable) {
-            known.trial = None;
+            self.trial = None;
         }
-        known.trial
+        self.trial
     }
 
     /// Ends the trial.
     pub fn end(&mut self) {
-        if let Some(known) = &mut self.0 {
-            known.trial = None;
-        }
+        self.trial = None;
     }
 
     /// Notes that this content was put back, which ends the trial.
     pub fn put_back(&mut self, undone: &Pins) {
-        let put_back = Some(undone.clone());
-        let trial = None;
-        self.0 = Some(Box::new(Known { trial, put_back }));
+        self.put_back = Some(undone.clone());
+        self.trial = None;
     }
 
     /// Returns true if this content was put back last time.
     pub fn has_put_back(&self, undone: &Pins) -> bool {
-        let known = self.0.as_ref();
-        known.and_then(|known| known.put_back.as_ref()) == Some(undone)
-    }
-
-    /// Returns true if nothing is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.put_back.as_ref() == Some(undone)
     }
 }
 
@@ -119,7 +110,7 @@ mod tests {
         let now = Instant::now();
         for was_healthy in [true, false] {
             let mut trials = Trials::default();
-            trials.begin(&deployment(was_healthy), now);
+            trials.begin(Trial::of(&deployment(was_healthy), now).unwrap());
             let trial = Trial {
                 deadline: now + Duration::from_secs(600),
                 was_healthy,

@@ -9,53 +9,32 @@ use jiff::Timestamp;
 const LOOK: Duration = Duration::from_secs(5);
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
-/// The run of a CronJob that has not begun.
-#[derive(Default)]
-pub struct Runs(Option<Box<DueRun>>);
-
-/// A run that has not begun.
-#[derive(Clone, Copy)]
-struct DueRun {
-    since: Timestamp,
+/// The run of a CronJob that is due and has not begun.
+#[derive(Clone, Copy, Debug)]
+pub struct DueRun {
+    /// The time since which it has been due.
+    pub since: Timestamp,
     noted: Instant,
-    next_look: Instant,
+    /// The time when to look at it.
+    pub next_look: Instant,
 }
 
-impl Runs {
-    /// Notes that a run is due. An earlier one that has not begun is the same: it would have this configuration, too.
-    pub fn note(&mut self, since: Timestamp, now: Instant) {
-        let run = DueRun {
+impl DueRun {
+    /// Returns a run that is due from now on. An earlier one that has not begun is the same: it would have this
+    /// configuration, too. `since` and `now` are one time.
+    pub fn new(since: Timestamp, now: Instant) -> Self {
+        Self {
             since,
             noted: now,
             next_look: now,
-        };
-        self.0 = Some(Box::new(run));
+        }
     }
 
-    /// Returns since when a run is due, and when to look at it.
-    pub fn due(&self) -> Option<(Timestamp, Instant)> {
-        let run = self.0.as_ref()?;
-        Some((run.since, run.next_look))
-    }
-
-    /// Notes that a run has to wait. Returns when to look at it again.
+    /// Notes that the run has to wait. Returns when to look at it again.
     pub fn waits(&mut self, now: Instant) -> Instant {
-        let Some(run) = &mut self.0 else {
-            return now + LOOK;
-        };
-        let waited = now - run.noted;
-        run.next_look = now + (waited / 10).clamp(LOOK, LONGEST_LOOK);
-        run.next_look
-    }
-
-    /// Forgets the run, which has begun or never will.
-    pub fn forget(&mut self) {
-        self.0 = None;
-    }
-
-    /// Returns true if no run is due.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        let waited = now - self.noted;
+        self.next_look = now + (waited / 10).clamp(LOOK, LONGEST_LOOK);
+        self.next_look
     }
 }
 
@@ -65,19 +44,16 @@ mod tests {
 
     #[test]
     fn a_run_that_waits_is_looked_at_again_later() {
-        let (mut runs, began) = (Runs::default(), Instant::now());
-        assert_eq!(runs.due(), None);
-        runs.note(Timestamp::UNIX_EPOCH, began);
-        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, began)));
-        let next = runs.waits(began);
+        let began = Instant::now();
+        let mut run = DueRun::new(Timestamp::UNIX_EPOCH, began);
+        assert_eq!(run.next_look, began);
+        let next = run.waits(began);
         assert_eq!(next, began + LOOK);
-        assert_eq!(runs.due(), Some((Timestamp::UNIX_EPOCH, next)));
+        assert_eq!(run.next_look, next);
         let mut now = began;
         for (waited, pause) in [(50, 5), (100, 15), (3600, 60)] {
             now += Duration::from_secs(waited);
-            assert_eq!(runs.waits(now), now + Duration::from_secs(pause));
+            assert_eq!(run.waits(now), now + Duration::from_secs(pause));
         }
-        runs.forget();
-        assert_eq!(runs.due(), None);
     }
 }

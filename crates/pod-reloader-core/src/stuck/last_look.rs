@@ -6,11 +6,8 @@ use super::SetPod;
 
 /// The last look at a StatefulSet whose rollout is under way.
 #[derive(Default)]
-pub struct LastLook(Option<Box<Look>>);
-
-/// The last look at the pods of a StatefulSet.
-struct Look {
-    at: Instant,
+pub struct LastLook {
+    at: Option<Instant>,
     found: Option<Found>,
 }
 
@@ -24,14 +21,15 @@ struct Found {
 impl LastLook {
     /// Returns when to look at the pods of a StatefulSet again, if not now.
     pub fn next_look(&self, pause: Duration, now: Instant) -> Option<Instant> {
-        let next = self.0.as_ref()?.at + pause;
+        let next = self.at? + pause;
         (now < next).then_some(next)
     }
 
     /// Notes a look at the pods of a StatefulSet, and returns since when this pod has been seen in the way.
     pub fn saw(&mut self, pod: Option<&SetPod>, now: Instant) -> Option<Instant> {
-        let before = self.0.take().and_then(|look| look.found);
-        let found = pod.map(|pod| {
+        let before = self.found.take();
+        self.at = Some(now);
+        self.found = pod.map(|pod| {
             let (uid, ready_changed) = (pod.uid(), pod.ready_changed());
             let is_same =
                 |it: &Found| *it.uid == *uid && it.ready_changed.as_deref() == ready_changed;
@@ -41,14 +39,7 @@ impl LastLook {
                 since: now,
             })
         });
-        let since = found.as_ref().map(|it| it.since);
-        self.0 = Some(Box::new(Look { at: now, found }));
-        since
-    }
-
-    /// Returns true if no look is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.found.as_ref().map(|it| it.since)
     }
 }
 

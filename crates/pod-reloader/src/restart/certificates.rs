@@ -47,9 +47,10 @@ impl LoadedCertificates {
             return true;
         };
         let id = &workload.id;
-        let are_known = self
-            .memories
-            .with(id, |memory| memory.certificates.are_known(config_hash));
+        let are_known = self.memories.with(id, |memory| {
+            let loaded = memory.certificates.as_ref();
+            loaded.is_some_and(|loaded| loaded.is_of(config_hash))
+        });
         if are_known {
             return true;
         }
@@ -79,7 +80,7 @@ impl LoadedCertificates {
                 certificates,
             };
             self.memories
-                .with(id, |memory| memory.certificates.load(loaded));
+                .with(id, |memory| memory.certificates = Some(Box::new(loaded)));
         }
         true
     }

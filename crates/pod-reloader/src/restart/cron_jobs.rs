@@ -7,7 +7,7 @@ mod jobs;
 use std::sync::Arc;
 
 use kube::Client;
-use pod_reloader_core::cron_job::{NoRun, Run};
+use pod_reloader_core::cron_job::{DueRun, NoRun, Run};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
@@ -44,8 +44,9 @@ impl CronJobs {
     pub(crate) fn run_is_due(&self, id: &WorkloadId) {
         if id.kind.is("batch", "CronJob") {
             let since = (self.settings.clock)();
+            let run = DueRun::new(since, now());
             self.memories
-                .with(id, |memory| memory.runs.note(since, now()));
+                .with(id, |memory| memory.run = Some(Box::new(run)));
         }
     }
 
@@ -53,17 +54,22 @@ impl CronJobs {
     /// once, and reports a failure.
     pub(crate) async fn run(&self, workload: &Workload) -> Option<Instant> {
         let id = &workload.id;
-        let (due, next_look) = self.memories.with(id, |memory| memory.runs.due())?;
+        let due = self
+            .memories
+            .with(id, |memory| memory.run.as_deref().copied())?;
+        // A workload that is gone by now has no run.
         let waits = || {
-            let next = self.memories.with(id, |memory| memory.runs.waits(now()));
-            Some(Instant::from_std(next))
+            let next = self
+                .memories
+                .with(id, |memory| Some(memory.run.as_mut()?.waits(now())));
+            next.map(Instant::from_std)
         };
-        let next_look = Instant::from_std(next_look);
+        let next_look = Instant::from_std(due.next_look);
         if Instant::now() < next_look {
             return Some(next_look);
         }
         let begun = match jobs::read(&self.client, &self.budget, id).await {
-            Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
+            Ok(cron_job) => match cron_job.run(due.since, (self.settings.clock)()) {
                 Run::Wait => return waits(),
                 Run::GiveUp(why) => {
                     self.not_run(workload, why);
@@ -76,7 +82,7 @@ impl CronJobs {
             Err(error) if !error.is_refusal() => return waits(),
             Err(error) => Err(error),
         };
-        self.memories.with(id, |memory| memory.runs.forget());
+        self.memories.with(id, |memory| memory.run = None);
         let WorkloadId {
             namespace, name, ..
         } = id;

@@ -71,7 +71,8 @@ impl ClosedGate {
         let (id, config_hash) = (&workload.id, present_value(workload)?);
         let objects = &snapshot.objects;
         let expires = self.progress.memories.with(id, |memory| {
-            memory.certificates.first_expiry(config_hash, objects)
+            let loaded = memory.certificates.as_ref()?;
+            loaded.first_expiry(config_hash, objects)
         })?;
         (expires < opens.timestamp()).then_some(expires)
     }

@@ -93,7 +93,7 @@ impl HttpReloads {
         }
         match self
             .memories
-            .with(id, |memory| memory.reload.stand(config_hash))
+            .with(id, |memory| memory.reload.as_mut()?.stand(config_hash))
         {
             Some(Stand::Runs(until)) => Ok(Some(Action::RequeueAt(until))),
             Some(Stand::Ended(Ok(pods))) => {
@@ -122,7 +122,7 @@ impl HttpReloads {
         };
         match self
             .memories
-            .with(id, |memory| memory.reload.stand(config_hash))
+            .with(id, |memory| memory.reload.as_mut()?.stand(config_hash))
         {
             None => {}
             Some(Stand::Ended(Err(failed))) => {
@@ -135,9 +135,12 @@ impl HttpReloads {
             Some(Stand::Runs(until)) => return Ok(Some(Action::RequeueAt(until))),
         }
         let contents = workload.references.contents(&snapshot.objects);
-        let changes = self
-            .memories
-            .with(id, |memory| memory.reload.changes(&contents, reload));
+        let changes = self.memories.with(id, |memory| {
+            let known = memory.reload.as_deref();
+            known
+                .unwrap_or(&Reload::default())
+                .changes(&contents, reload)
+        });
         let Ok(changes) = changes else {
             return Ok(None);
         };
@@ -170,9 +173,10 @@ impl HttpReloads {
             config_created: youngest(&changes, &due.snapshot.objects),
             changes,
         };
-        let until = self
-            .memories
-            .with(id, |memory| self.reloads.begin(&mut memory.reload, begin));
+        let until = self.memories.with(id, |memory| {
+            let own = memory.reload.get_or_insert_default();
+            self.reloads.begin(own, begin)
+        });
         self.stages.begins_to_reload(id, until);
     }
 
@@ -210,7 +214,11 @@ impl HttpReloads {
 
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
     pub(crate) fn is_moot(&self, id: &WorkloadId) {
-        if self.memories.with(id, |memory| memory.reload.abandon()) {
+        let is_abandoned = self.memories.with(id, |memory| {
+            let reload = memory.reload.as_mut();
+            reload.is_some_and(|reload| reload.abandon())
+        });
+        if is_abandoned {
             self.free_slot(id);
         }
     }
@@ -227,8 +235,8 @@ impl HttpReloads {
         let reload = workload.http_reload.as_ref();
         let had = reload.map(|_| Had::of(&workload.references.contents(&snapshot.objects)));
         self.memories.with(&workload.id, |memory| match had {
-            Some(had) => memory.reload.are_right(had),
-            None => memory.reload = Reload::default(),
+            Some(had) => memory.reload.get_or_insert_default().are_right(had),
+            None => memory.reload = None,
         });
     }
 

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use pod_reloader_core::certificates::Certificates;
-use pod_reloader_core::cron_job::Runs;
+use pod_reloader_core::certificates::Loaded;
+use pod_reloader_core::cron_job::DueRun;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::stuck::LastLook;
 use pod_reloader_core::together::Round;
@@ -39,7 +39,8 @@ impl WeakMemories {
     }
 }
 
-/// What is remembered of one workload. Few workloads have many parts, so the content of a part is kept apart from it.
+/// What is remembered of one workload. Few workloads have many parts, so the content of a part is kept apart from it, and
+/// `None` stands for a part of which nothing is remembered.
 #[derive(Default)]
 pub(crate) struct WorkloadMemory {
     /// What passes over the workload have found and reported.
@@ -51,17 +52,17 @@ pub(crate) struct WorkloadMemory {
     /// True if some of the content was undone.
     pub(crate) is_undone: bool,
     /// The configuration that is put back if the workload does not become healthy with it.
-    pub(crate) trials: Trials,
+    pub(crate) trials: Option<Box<Trials>>,
     /// How far the objects are that change together.
     pub(crate) round: Option<Box<Round>>,
     /// The last look at the pods of a StatefulSet, one of which may be in the way.
-    pub(crate) stuck: LastLook,
+    pub(crate) stuck: Option<Box<LastLook>>,
     /// The run of a CronJob that has not begun.
-    pub(crate) runs: Runs,
+    pub(crate) run: Option<Box<DueRun>>,
     /// The certificates that the pods have loaded.
-    pub(crate) certificates: Certificates,
+    pub(crate) certificates: Option<Box<Loaded>>,
     /// How far its pods are that reload changed config.
-    pub(crate) reload: Reload,
+    pub(crate) reload: Option<Box<Reload>>,
 }
 
 impl Memories {
@@ -163,7 +164,7 @@ impl WorkloadMemory {
             trials,
             round,
             stuck,
-            runs,
+            run,
             certificates,
             reload,
         } = self;
@@ -171,12 +172,12 @@ impl WorkloadMemory {
             && fingerprints.is_empty()
             && !is_foreign
             && !is_undone
-            && trials.is_empty()
+            && trials.is_none()
             && round.is_none()
-            && stuck.is_empty()
-            && runs.is_empty()
-            && certificates.is_empty()
-            && reload.is_empty()
+            && stuck.is_none()
+            && run.is_none()
+            && certificates.is_none()
+            && reload.is_none()
     }
 }
 
@@ -185,7 +186,6 @@ mod tests {
     use super::*;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::name::Name;
-    use pod_reloader_core::pins::Pins;
 
     #[test]
     fn only_workloads_of_which_something_is_remembered_take_room() {
@@ -196,14 +196,14 @@ mod tests {
             name: "web".into(),
         };
         let known = || memories.0.lock().len();
-        memories.with(&id, |memory| memory.trials.end());
+        assert!(memories.with(&id, |memory| memory.trials.is_none()));
         assert_eq!(known(), 0);
-        memories.with(&id, |memory| memory.trials.put_back(&Pins::default()));
+        memories.with(&id, |memory| memory.trials = Some(Box::default()));
         assert_eq!(known(), 1);
-        assert!(memories.with(&id, |memory| memory.trials.has_put_back(&Pins::default())));
-        memories.with(&id, |memory| memory.trials = Trials::default());
+        assert!(memories.with(&id, |memory| memory.trials.is_some()));
+        memories.with(&id, |memory| memory.trials = None);
         assert_eq!(known(), 0);
-        memories.with(&id, |memory| memory.trials.put_back(&Pins::default()));
+        memories.with(&id, |memory| memory.trials = Some(Box::default()));
         assert!(memories.forget(&id).is_some());
         assert_eq!(known(), 0);
     }

@@ -41,10 +41,7 @@ pub(crate) struct Reloads {
 
 /// The reloads of one workload. Dropping it ends its round.
 #[derive(Default)]
-pub(crate) struct Reload(Option<Box<Known>>);
-
-#[derive(Default)]
-struct Known {
+pub(crate) struct Reload {
     /// The tracked objects as they were when a pass last found that the pods have the right content.
     had: Option<Had>,
     /// The objects because of which rounds have begun since.
@@ -113,10 +110,9 @@ impl Reloads {
             path: reload.target.path.clone(),
             calls: self.calls.clone(),
         });
-        let known = own.0.get_or_insert_default();
         // The task before must not outlive this.
-        known.round = None;
-        known.touched.extend(changes.objects.into_iter().flatten());
+        own.round = None;
+        own.touched.extend(changes.objects.into_iter().flatten());
         let outcome = Arc::new(Mutex::new(None));
         let (noted, worker, id) = (Arc::downgrade(&outcome), self.worker.clone(), id.clone());
         let task = tokio::spawn(async move {
@@ -127,7 +123,7 @@ impl Reloads {
                 worker.push(id, Instant::now());
             }
         });
-        known.round = Some(Running {
+        own.round = Some(Running {
             config_hash: config_hash.into(),
             until,
             task: AbortOnDropHandle::new(task),
@@ -140,27 +136,24 @@ impl Reloads {
 impl Reload {
     /// Notes that the pods have these contents, which ends the round.
     pub(crate) fn are_right(&mut self, had: Had) {
-        let known = self.0.get_or_insert_default();
-        if known.round.is_some() || known.had.as_ref() != Some(&had) {
-            **known = Known {
+        if self.round.is_some() || self.had.as_ref() != Some(&had) {
+            *self = Self {
                 had: Some(had),
-                ..Known::default()
+                ..Self::default()
             };
         }
     }
 
     /// Ends the round. Returns true if there was one.
     pub(crate) fn abandon(&mut self) -> bool {
-        let round = self.0.as_mut().and_then(|known| known.round.take());
-        round.is_some()
+        self.round.take().is_some()
     }
 
     /// Returns how far the round for this config hash is. Ends a round for another one.
     pub(crate) fn stand(&mut self, config_hash: &str) -> Option<Stand> {
-        let known = self.0.as_mut()?;
-        let round = known.round.take();
-        known.round = round.filter(|round| *round.config_hash == *config_hash);
-        known.round.as_ref().map(Running::stand)
+        let round = self.round.take();
+        self.round = round.filter(|round| *round.config_hash == *config_hash);
+        self.round.as_ref().map(Running::stand)
     }
 
     /// Returns the changes that lie between what the pods have and these contents.
@@ -173,28 +166,22 @@ impl Reload {
         contents: &Contents<'_>,
         reload: &HttpReload,
     ) -> Result<Changes, Option<Reference>> {
-        let known = self.0.as_ref();
-        let Some((had, known)) = known.and_then(|known| Some((known.had.as_ref()?, known))) else {
+        let Some(had) = &self.had else {
             let obstacle = obstacle_among(contents, reload);
             return obstacle.map_or(Ok(Changes { objects: None }), |it| Err(Some(it)));
         };
         let now = Had::of(contents);
         let mut objects: BTreeSet<_> = had.changes(&now).into_iter().cloned().collect();
-        objects.extend(known.touched.iter().cloned());
+        objects.extend(self.touched.iter().cloned());
         let is_lost = |it: &&Reference| !reload.reaches(it);
         let obstacle = had.obstacle(&now, reload);
-        let obstacle = obstacle.or_else(|| known.touched.iter().find(is_lost).cloned());
+        let obstacle = obstacle.or_else(|| self.touched.iter().find(is_lost).cloned());
         match (obstacle, objects.is_empty()) {
             (None, false) => Ok(Changes {
                 objects: Some(objects),
             }),
             (obstacle, _) => Err(obstacle),
         }
-    }
-
-    /// Returns true if nothing is remembered.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
     }
 }
 

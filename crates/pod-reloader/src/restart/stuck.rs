@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::staging::Health;
-use pod_reloader_core::stuck::{LastLook, SetPod, StatefulSet, stuck_pod};
+use pod_reloader_core::stuck::{SetPod, StatefulSet, stuck_pod};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
@@ -61,14 +61,13 @@ impl StuckPods {
     pub(crate) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
         let (id, after) = (&workload.id, self.settings.unstick_after);
         if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
-            self.memories
-                .with(id, |memory| memory.stuck = LastLook::default());
+            self.memories.with(id, |memory| memory.stuck = None);
             return Ok(());
         }
         let pause = pause(after);
         let next_look = self
             .memories
-            .with(id, |memory| memory.stuck.next_look(pause, now()));
+            .with(id, |memory| memory.stuck.as_ref()?.next_look(pause, now()));
         if let Some(next) = next_look {
             self.worker.push(id.clone(), next.into());
             return Ok(());
@@ -83,14 +82,11 @@ impl StuckPods {
             read => read.map_err(failed)?,
         };
         if !set.replaces_in_order() {
-            self.memories
-                .with(id, |memory| memory.stuck.saw(None, now()));
+            self.saw(id, None);
             return Ok(());
         }
         let pod = stuck_pod(workload, &set, &pods);
-        let since = self
-            .memories
-            .with(id, |memory| memory.stuck.saw(pod, now()));
+        let since = self.saw(id, pod);
         if let (Some(pod), Some(since)) = (pod, since)
             && Instant::from_std(since).elapsed() >= after
         {
@@ -98,6 +94,13 @@ impl StuckPods {
         }
         self.worker.push(id.clone(), Instant::now() + pause);
         Ok(())
+    }
+
+    /// Notes a look at the pods of a StatefulSet, and returns since when this pod has been seen in the way.
+    fn saw(&self, id: &WorkloadId, pod: Option<&SetPod>) -> Option<std::time::Instant> {
+        self.memories.with(id, |memory| {
+            memory.stuck.get_or_insert_default().saw(pod, now())
+        })
     }
 
     /// Reads a StatefulSet, and its own pods if one of them can be in the way of another. The pods come last, so

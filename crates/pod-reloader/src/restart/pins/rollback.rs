@@ -13,7 +13,7 @@ use pod_reloader_core::pins::{Kept, Pins};
 use pod_reloader_core::revision::{
     ControllerRevision, KeptIn, NamesCopies, ReplicaSet, Revision, kept_in,
 };
-use pod_reloader_core::trials::Trials;
+use pod_reloader_core::trials::Trial;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
@@ -89,9 +89,11 @@ impl Rollbacks {
 
     /// Notes that a workload is restarted with another configuration, which is on trial if the workload asks for that.
     pub(crate) fn begins_trial(&self, workload: &Workload) {
-        let now = Instant::now().into_std();
-        self.memories
-            .with(&workload.id, |memory| memory.trials.begin(workload, now));
+        if let Some(trial) = Trial::of(workload, Instant::now().into_std()) {
+            self.memories.with(&workload.id, |memory| {
+                memory.trials.get_or_insert_default().begin(trial);
+            });
+        }
     }
 
     /// Puts the earlier configuration of a workload back that has the present one, asks for that, and has not
@@ -103,7 +105,7 @@ impl Rollbacks {
         let id = &workload.id;
         let trial = self
             .memories
-            .with(id, |memory| memory.trials.open(workload));
+            .with(id, |memory| memory.trials.as_mut()?.open(workload));
         let Some(trial) = trial else {
             return Ok(None);
         };
@@ -118,7 +120,11 @@ impl Rollbacks {
         let earlier = match search {
             Search::Found(earlier) => earlier,
             Search::Obstacle(obstacle) => {
-                self.memories.with(id, |memory| memory.trials.end());
+                self.memories.with(id, |memory| {
+                    if let Some(trials) = &mut memory.trials {
+                        trials.end();
+                    }
+                });
                 self.progress.report(workload, Notice::NotPutBack(obstacle));
                 return Ok(Some(Action::AwaitChange));
             }
@@ -147,8 +153,10 @@ impl Rollbacks {
         let began = Instant::now();
         let written = || {
             let id = &workload.id;
-            self.memories
-                .with(id, |memory| memory.trials.put_back(&earlier.undone));
+            self.memories.with(id, |memory| {
+                let trials = memory.trials.get_or_insert_default();
+                trials.put_back(&earlier.undone);
+            });
             self.content.note_undone(id, true);
             let max_restarts = self.settings.max_restarts;
             self.progress.recent_writes.restarted(
@@ -203,12 +211,11 @@ impl Rollbacks {
         let Some(objects) = workload.with_copies(now.objects, &pins, &copies, &names) else {
             return Ok(Search::Obstacle("a copy of the earlier config is gone"));
         };
-        let id = &workload.id;
-        let has_put_back = |trials: &Trials| trials.has_put_back(&undone);
-        if self
-            .memories
-            .with(id, |memory| has_put_back(&memory.trials))
-        {
+        let was_put_back = self.memories.with(&workload.id, |memory| {
+            let trials = memory.trials.as_ref();
+            trials.is_some_and(|trials| trials.has_put_back(&undone))
+        });
+        if was_put_back {
             return Ok(Search::Obstacle("it was put back before"));
         }
         Ok(Search::Found(Earlier {
