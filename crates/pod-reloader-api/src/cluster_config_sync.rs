@@ -218,7 +218,6 @@ pub struct Conflict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::CustomResourceExt;
 
     #[test]
     fn a_spec_is_read_as_users_write_it() {
@@ -232,26 +231,5 @@ mod tests {
         let written = serde_json::to_value(&spec).unwrap();
         let fields: Vec<_> = written.as_object().unwrap().keys().cloned().collect();
         assert_eq!(fields, ["deletionPolicy", "namespaceSelector", "source"]);
-    }
-
-    /// `make golden` writes the file instead.
-    #[test]
-    fn the_chart_has_the_crd_of_these_types() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../charts/pod-reloader/files/clusterconfigsyncs.json"
-        );
-        let mut crd = serde_json::to_string_pretty(&ClusterConfigSync::crd()).unwrap();
-        crd.push('\n');
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(path, &crd).unwrap();
-        }
-        let file = std::fs::read_to_string(path).unwrap();
-        assert!(file == crd, "{path} is another: `make golden` writes it");
-    }
-
-    #[test]
-    fn the_group_of_the_crd_is_the_one_of_the_marks() {
-        assert_eq!(ClusterConfigSync::crd().spec.group, crate::GROUP);
     }
 }

@@ -144,7 +144,6 @@ pub struct FieldState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::CustomResourceExt;
 
     #[test]
     fn a_spec_is_read_as_users_write_it() {
@@ -159,26 +158,5 @@ mod tests {
         let spec: FieldBindingSpec = serde_json::from_value(written).unwrap();
         let types: Vec<_> = spec.fields.iter().map(|it| it.value_type).collect();
         assert_eq!(types, [ValueType::String, ValueType::Integer]);
-    }
-
-    /// `make golden` writes the file instead.
-    #[test]
-    fn the_chart_has_the_crd_of_these_types() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../charts/pod-reloader/files/fieldbindings.json"
-        );
-        let mut crd = serde_json::to_string_pretty(&FieldBinding::crd()).unwrap();
-        crd.push('\n');
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            std::fs::write(path, &crd).unwrap();
-        }
-        let file = std::fs::read_to_string(path).unwrap();
-        assert!(file == crd, "{path} is another: `make golden` writes it");
-    }
-
-    #[test]
-    fn the_group_of_the_crd_is_ours() {
-        assert_eq!(FieldBinding::crd().spec.group, crate::GROUP);
     }
 }

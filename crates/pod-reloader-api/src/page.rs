@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{ClusterConfigSync, FieldBinding};
+use crate::crds::crds;
 
 /// Where the page is.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api.md");
@@ -18,14 +17,26 @@ fn the_documented_fields_are_those_of_the_schemas() {
     let page = fs::read_to_string(PAGE).unwrap();
     let (before, rest) = page.split_once(BEGINS).unwrap();
     let (_, after) = rest.split_once(ENDS).unwrap();
-    let kinds = [ClusterConfigSync::crd(), FieldBinding::crd()];
-    let kinds = kinds.map(|crd| section(&serde_json::to_value(crd).unwrap()));
-    let current = format!("{before}{BEGINS}{}\n{ENDS}{after}", kinds.concat());
+    let mut contents = "\n".to_owned();
+    let mut sections = String::new();
+    for crd in crds() {
+        let crd = serde_json::to_value(crd).unwrap();
+        contents += &line_of_contents(text(&crd["spec"]["names"]["kind"]));
+        sections += &section(&crd);
+    }
+    let current = format!("{before}{BEGINS}{contents}{sections}\n{ENDS}{after}");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(PAGE, &current).unwrap();
         return;
     }
     assert!(page == current, "{PAGE} differs: `make golden` writes it");
+}
+
+fn line_of_contents(kind: &str) -> String {
+    let anchor = kind.to_lowercase();
+    let part = |part: &str| format!("[{part}](#the-{part}-of-a-{anchor})");
+    let [spec, status] = ["spec", "status"].map(part);
+    format!("- [{kind}](#{anchor}): {spec}, {status}\n")
 }
 
 /// Returns the section of a kind, given its CustomResourceDefinition.
