@@ -10,13 +10,14 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::own_kinds::{OwnKind, own_kinds};
+
 /// Annotation in which `kubectl apply` records what it has sent.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Custom resources that tests apply often, and that have a namespace.
-const CUSTOM: [&str; 9] = [
+/// Custom resources of others that tests apply often, and that have a namespace.
+const CUSTOM: [&str; 8] = [
     "Certificate",
     "Cluster",
-    "FieldBinding",
     "Harbor",
     "Issuer",
     "KafkaConnect",
@@ -154,7 +155,9 @@ impl Write {
             "ConfigMap" | "Secret" => Lists::Replaced,
             "Service" if manifest["apiVersion"] != "v1" => Lists::Replaced,
             // kubectl knows no more about the lists of custom resources than we do.
-            kind if CUSTOM.contains(&kind) || is_for_the_cluster(manifest) => Lists::Replaced,
+            kind if CUSTOM.contains(&kind) || own_kinds().iter().any(|own| own.kind == kind) => {
+                Lists::Replaced
+            }
             kind if WITH_PODS.contains(&kind) => Lists::Merged,
             _ => return Ok(None),
         };
@@ -203,9 +206,10 @@ impl Write {
     }
 }
 
-/// Returns true if a manifest is of our kind that has no namespace.
+/// Returns true if a manifest is of one of our kinds that have no namespace.
 fn is_for_the_cluster(manifest: &Value) -> bool {
-    manifest["kind"] == "ClusterConfigSync"
+    let is_one = |own: &OwnKind| manifest["kind"] == own.kind && !own.is_namespaced;
+    own_kinds().iter().any(is_one)
 }
 
 fn with_last_applied(manifest: &Value, namespace: Option<&str>) -> Value {

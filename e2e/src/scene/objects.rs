@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::Scene;
 use crate::{
     apply::{api_of, create, try_create},
+    own_kinds::own_kinds,
     wait::{Attempt, PATIENCE, wait_for},
     workload::{Kind, Workload},
 };
@@ -201,9 +202,17 @@ impl Scene {
         reference: &'a str,
     ) -> Result<(Api<DynamicObject>, &'a str)> {
         let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
-        let known = KINDS.iter().find(|(of, ..)| *of == kind);
-        let (_, version, kind) = known.with_context(|| format!("{kind} is not known here"))?;
-        let namespace = (!OF_THE_CLUSTER.contains(kind)).then_some(namespace);
+        let own = own_kinds().iter().find(|own| own.singular == kind);
+        let (version, kind, is_namespaced) = match own {
+            Some(own) => (&*own.api_version, &*own.kind, own.is_namespaced),
+            None => {
+                let known = KINDS.iter().find(|(of, ..)| *of == kind);
+                let known = known.with_context(|| format!("{kind} is not known here"))?;
+                let (_, version, kind) = *known;
+                (version, kind, !OF_THE_CLUSTER.contains(&kind))
+            }
+        };
+        let namespace = is_namespaced.then_some(namespace);
         let kind = json!({"apiVersion": version, "kind": kind});
         Ok((api_of(&self.client, namespace, &kind)?, name))
     }
@@ -244,8 +253,8 @@ fn is_rolled_out(kind: Kind, object: &Value) -> bool {
     }
 }
 
-/// Kinds, with the names by which a reference calls them.
-const KINDS: [(&str, &str, &str); 21] = [
+/// Kinds of others, with the names by which a reference calls them.
+const KINDS: [(&str, &str, &str); 19] = [
     ("configmap", "v1", "ConfigMap"),
     ("secret", "v1", "Secret"),
     ("deployment", "apps/v1", "Deployment"),
@@ -264,16 +273,6 @@ const KINDS: [(&str, &str, &str); 21] = [
     ("namespace", "v1", "Namespace"),
     ("harbor", "goharbor.io/v1beta1", "Harbor"),
     (
-        "fieldbinding",
-        "pod-reloader.github.io/v1alpha1",
-        "FieldBinding",
-    ),
-    (
-        "clusterconfigsync",
-        "pod-reloader.github.io/v1alpha1",
-        "ClusterConfigSync",
-    ),
-    (
         "validatingadmissionpolicy",
         "admissionregistration.k8s.io/v1",
         "ValidatingAdmissionPolicy",
@@ -285,8 +284,7 @@ const KINDS: [(&str, &str, &str); 21] = [
     ),
 ];
 /// Those of them that have no namespace.
-const OF_THE_CLUSTER: [&str; 4] = [
-    "ClusterConfigSync",
+const OF_THE_CLUSTER: [&str; 3] = [
     "Namespace",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",

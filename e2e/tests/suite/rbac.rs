@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Tested, merge,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Tested, merge, own_kinds,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
     workload::{CONFIG_MAPS, Kind, Workload, config_map, secret},
@@ -40,14 +40,13 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
         // What is switched off asks for nothing, not even in vain. Namespaces are watched by the label of this scene.
         let mut requests = scene.requests(scene.began()).await?;
         let of_others = [
-            "clusterconfigsyncs",
-            "fieldbindings",
             "harbors",
             "namespaces",
             "pods",
             "secretproviderclasspodstatuses",
         ];
-        requests.retain(|request| of_others.contains(&&*request.resource));
+        let is_ours = |resource: &str| own_kinds().iter().any(|own| own.plural == resource);
+        requests.retain(|it| is_ours(&it.resource) || of_others.contains(&&*it.resource));
         requests.retain(|request| !request.uri.contains("labelSelector=rbac-test%3Dx"));
         ensure!(requests.is_empty(), "{requests:?}");
         Ok(())

@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, env, fs, os::unix::fs::symlink, path::Path, pro
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, PATIENCE, of_the_workspace, wait_for};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, Kubelet, OwnKind, PATIENCE, of_the_workspace, own_kinds, wait_for,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -80,13 +82,16 @@ impl<'a> Reader<'a> {
     pub(super) async fn clear(&self) -> Result<()> {
         let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
         let client = self.control_plane.admin_client().await?;
-        // Their CRD stays when a release goes, and they would be copied for the next reader.
+        // Their CRDs stay when a release goes, and they would be followed for the next reader.
         let definitions = api("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
         let definitions: Value = client.request(definitions?).await?;
-        if names(&definitions).any(|name| name == SYNCS) {
-            let syncs: Value = client.request(api(PATH_OF_SYNCS)?).await?;
-            if names(&syncs).next().is_some() {
-                kubectl.run(&["delete", SYNCS, "--all"]).await?;
+        let is_defined = |own: &&OwnKind| names(&definitions).any(|name| name == own.definition);
+        for own in own_kinds().iter().filter(is_defined) {
+            let path = format!("/apis/{}/{}", own.api_version, own.plural);
+            let objects: Value = client.request(api(&path)?).await?;
+            if names(&objects).next().is_some() {
+                let delete = ["delete", &own.definition, "--all", "--all-namespaces"];
+                kubectl.run(&delete).await?;
             }
         }
         let releases: Value = client.request(api(RELEASES)?).await?;
@@ -331,9 +336,6 @@ const PRELUDE: &str = include_str!("prelude.sh");
 /// period is shorter than a user's.
 const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
-/// The resource of ClusterConfigSyncs.
-const SYNCS: &str = "clusterconfigsyncs.pod-reloader.github.io";
-const PATH_OF_SYNCS: &str = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
 /// The Secrets of Helm's releases.
 const RELEASES: &str = "/api/v1/secrets?labelSelector=owner%3Dhelm";
 /// The objects that pages leave behind in namespaces.
