@@ -77,27 +77,25 @@ impl Canned {
 
     /// Adds ClusterConfigSyncs, and their CRD.
     pub(crate) fn with_syncs(self, syncs: &[Value]) -> Self {
-        let resources = json!([{"resource": "clusterconfigsyncs"}]);
-        let groups = json!({"items": [{
-            "metadata": {"name": "pod-reloader.github.io"},
-            "versions": [{"version": "v1alpha1", "resources": resources}],
-        }]});
-        let path = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
-        self.with("/apis", groups)
-            .with(path, json!({"items": syncs}))
+        self.with_own("clusterconfigsyncs", None, syncs)
     }
 
     /// Adds FieldBindings of a namespace, or of all, and their CRD.
     pub(crate) fn with_bindings(self, namespace: Option<&str>, bindings: &[Value]) -> Self {
-        let resources = json!([{"resource": "fieldbindings"}]);
+        self.with_own("fieldbindings", namespace, bindings)
+    }
+
+    /// Adds custom resources of pod-reloader itself, and their CRD.
+    fn with_own(self, plural: &str, namespace: Option<&str>, objects: &[Value]) -> Self {
+        let resources = json!([{"resource": plural}]);
         let groups = json!({"items": [{
             "metadata": {"name": "pod-reloader.github.io"},
             "versions": [{"version": "v1alpha1", "resources": resources}],
         }]});
         let place = namespace.map_or_else(String::new, |it| format!("namespaces/{it}/"));
-        let path = format!("/apis/pod-reloader.github.io/v1alpha1/{place}fieldbindings");
+        let path = format!("/apis/pod-reloader.github.io/v1alpha1/{place}{plural}");
         self.with("/apis", groups)
-            .with(&path, json!({"items": bindings}))
+            .with(&path, json!({"items": objects}))
     }
 
     /// Makes reading `path` fail, with `message` as the apiserver's words.
