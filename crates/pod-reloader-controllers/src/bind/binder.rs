@@ -214,10 +214,7 @@ impl Binder {
     }
 
     pub(super) fn push(&self, bindings: Vec<BindingId>) {
-        let now = Instant::now();
-        for id in bindings {
-            self.worker.push(Work::Fields(id), now);
-        }
+        self.worker.push_all(bindings.into_iter().map(Work::Fields));
     }
 
     pub(super) fn push_status(&self, id: BindingId) {

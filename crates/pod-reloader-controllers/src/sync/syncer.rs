@@ -180,10 +180,9 @@ impl Syncer {
     }
 
     fn push(&self, places: Vec<Place>) {
-        let now = Instant::now();
-        for (sync, namespace) in places {
-            self.worker.push(Work::Copy { namespace, sync }, now);
-        }
+        let copies = places.into_iter();
+        let copies = copies.map(|(sync, namespace)| Work::Copy { namespace, sync });
+        self.worker.push_all(copies);
     }
 
     pub(super) fn push_status(&self, sync: Name) {
