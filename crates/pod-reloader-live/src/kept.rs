@@ -5,7 +5,6 @@ use std::sync::Arc;
 use kube::Client;
 use pod_reloader_core::kept::{Content, KeptMetadata};
 use pod_reloader_core::reference::Reference;
-use serde::de::IgnoredAny;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::request;
@@ -56,8 +55,8 @@ impl KeptCalls {
         let Some(manifest) = make(content) else {
             return Ok(false);
         };
-        let created = self.calls.call::<IgnoredAny>(request::create(to, manifest));
-        created.await.map(|_| true)
+        self.calls.send(request::create(to, manifest)).await?;
+        Ok(true)
     }
 
     /// Deletes an object, if it still is this one, and in this version if one is given. Returns false if it is not.
@@ -68,8 +67,8 @@ impl KeptCalls {
         resource_version: Option<&str>,
     ) -> Result<bool, CallError> {
         let request = request::delete(object, uid, resource_version);
-        match self.calls.call::<IgnoredAny>(request).await {
-            Ok(_) => Ok(true),
+        match self.calls.send(request).await {
+            Ok(()) => Ok(true),
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
             Err(error) => Err(error),
         }

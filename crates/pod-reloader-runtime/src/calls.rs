@@ -3,6 +3,7 @@
 use http::Request;
 use kube::Client;
 use pod_reloader_core::foreign::Foreign;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::budget::Budget;
@@ -26,6 +27,12 @@ impl Calls {
     /// Sends a request, and reads the answer.
     pub async fn call<T: Foreign>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
         within(DEADLINE, one(&self.client, request, &self.budget)).await
+    }
+
+    /// Sends a request, and takes nothing of the answer.
+    pub async fn send(&self, request: Request<Vec<u8>>) -> Result<(), CallError> {
+        self.call::<IgnoredAny>(request).await?;
+        Ok(())
     }
 
     /// Sends a request, and returns what `take` takes of the answer. The object is never built: that would take many times

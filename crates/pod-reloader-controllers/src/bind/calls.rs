@@ -11,7 +11,6 @@ use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::field_binding::outcome::Reason;
 use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, BindingId};
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::live::request;
@@ -68,8 +67,7 @@ impl BindCalls {
         status: &FieldBindingStatus,
     ) -> Result<(), CallError> {
         let request = status::patch::<FieldBinding>(Some(namespace), name, status);
-        self.0.call::<IgnoredAny>(request).await?;
-        Ok(())
+        self.0.send(request).await
     }
 }
 

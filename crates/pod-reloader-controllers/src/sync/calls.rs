@@ -7,7 +7,6 @@ use pod_reloader_core::config_sync::outcome::Reason;
 use pod_reloader_core::config_sync::{Target, TargetMetadata};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::live::request;
@@ -33,8 +32,7 @@ impl SyncCalls {
     /// Deletes a copy, if it is still as it was seen.
     pub(super) async fn delete(&self, copy: &Reference, seen: &Target) -> Result<(), CallError> {
         let request = request::delete(copy, seen.uid(), Some(seen.resource_version()));
-        self.0.call::<IgnoredAny>(request).await?;
-        Ok(())
+        self.0.send(request).await
     }
 
     /// Writes the status of a ClusterConfigSync.
@@ -54,8 +52,7 @@ impl SyncCalls {
             "conditions": status.conditions,
         });
         let request = status::patch::<ClusterConfigSync>(None, sync, status);
-        self.0.call::<IgnoredAny>(request).await?;
-        Ok(())
+        self.0.send(request).await
     }
 }
 
