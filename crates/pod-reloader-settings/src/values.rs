@@ -45,6 +45,11 @@ impl Controllers {
     pub fn include(&self, controller: ControllerName) -> bool {
         self.0.contains(&controller)
     }
+
+    /// Returns those to run, provided that they are switched on.
+    pub fn names(&self) -> impl Iterator<Item = ControllerName> {
+        self.0.iter().copied()
+    }
 }
 
 /// A kind that is never tracked, or none: see [`OptionalAddress`].

@@ -30,7 +30,7 @@ impl Parts {
         let (events, send_events) = Events::new(self.clients.events.clone());
         self.tasks
             .spawn("events", on(reconciling.clone(), send_events));
-        let controllers = self.controllers(events, reconciling);
+        let controllers = self.controllers(&events, reconciling);
         if controllers.is_empty() {
             warn!("nothing to do while leading: --controllers names none that is switched on");
         }
@@ -56,33 +56,40 @@ impl Parts {
     }
 
     /// Returns those controllers that are switched on, and that this process runs.
-    fn controllers(&mut self, events: Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
+    fn controllers(&mut self, events: &Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
         let chosen = self.args.controllers.clone();
-        let runs = |controller, is_on| is_on && chosen.include(controller);
-        let writes = self.args.reconcile == Reconcile::Restart;
-        let mut controllers: Vec<Arc<dyn Controller>> = Vec::new();
-        if runs(ControllerName::Restart, true) {
-            controllers.push(Arc::new(self.restarts(events.clone(), reconciling)));
-        }
-        if runs(
-            ControllerName::Bind,
-            !self.args.field_bindings_kinds.0.is_empty(),
-        ) {
-            match writes {
-                true => controllers.push(Arc::new(self.bindings(events.clone()))),
-                false => warn!("not binding fields: --reconcile is not restart"),
-            }
-        }
-        if runs(ControllerName::Sync, self.args.sync) {
-            match writes {
-                true => controllers.push(Arc::new(self.syncs(events.clone()))),
-                false => warn!("not copying to namespaces: --reconcile is not restart"),
-            }
-        }
-        if runs(ControllerName::Keep, self.keeps()) {
-            controllers.push(Arc::new(self.keeping(events)));
-        }
+        let controllers = chosen.names();
         controllers
+            .filter_map(|name| self.controller(name, events.clone(), reconciling))
+            .collect()
+    }
+
+    /// Returns the controller with this name, if it is switched on.
+    fn controller(
+        &mut self,
+        name: ControllerName,
+        events: Events,
+        reconciling: &Handle,
+    ) -> Option<Arc<dyn Controller>> {
+        let writes = self.args.reconcile == Reconcile::Restart;
+        let controller: Arc<dyn Controller> = match name {
+            ControllerName::Restart => Arc::new(self.restarts(events, reconciling)),
+            ControllerName::Keep if !self.keeps() => return None,
+            ControllerName::Keep => Arc::new(self.keeping(events)),
+            ControllerName::Sync if !self.args.sync => return None,
+            ControllerName::Sync if !writes => {
+                warn!("not copying to namespaces: --reconcile is not restart");
+                return None;
+            }
+            ControllerName::Sync => Arc::new(self.syncs(events)),
+            ControllerName::Bind if self.args.field_bindings_kinds.0.is_empty() => return None,
+            ControllerName::Bind if !writes => {
+                warn!("not binding fields: --reconcile is not restart");
+                return None;
+            }
+            ControllerName::Bind => Arc::new(self.bindings(events)),
+        };
+        Some(controller)
     }
 
     fn restarts(&mut self, events: Events, reconciling: &Handle) -> Restarts {
