@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::Arg;
+use clap::{Arg, ValueEnum};
 use pod_reloader_core::dialect::Dialect;
 
 use super::*;
@@ -79,6 +79,31 @@ fn controllers_are_named_as_in_kube_controller_manager() {
     }
     let error = controllers("copy").unwrap_err();
     assert_eq!(error, "\"copy\" is none of restart, keep, sync, bind");
+}
+
+#[test]
+fn the_help_and_the_chart_name_every_controller() {
+    let all = ControllerName::value_variants().iter();
+    let all = all.filter_map(ValueEnum::to_possible_value);
+    let mut all: Vec<_> = all.map(|it| it.get_name().to_owned()).collect();
+    let command = Args::command();
+    let flag = command
+        .get_arguments()
+        .find(|it| *it.get_id() == "controllers");
+    let help = flag.and_then(Arg::get_help).unwrap().to_string();
+    let (_, list) = help.split_once("comma-separated: ").unwrap();
+    let (list, _) = list.split_once('.').unwrap();
+    let named = list.split(", ").filter_map(|it| it.split(' ').next());
+    assert_eq!(named.collect::<Vec<_>>(), all, "{help}");
+
+    // Each runs in one of the two processes.
+    let template = include_str!("../../../charts/pod-reloader/templates/_helpers.tpl");
+    let lists = regex::Regex::new(r#""writer" \| ternary "([a-z,]+)" "([a-z,]+)""#).unwrap();
+    let lists = lists.captures(template).unwrap();
+    let mut run: Vec<_> = lists[1].split(',').chain(lists[2].split(',')).collect();
+    run.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(run, all);
 }
 
 #[test]
