@@ -6,6 +6,7 @@ mod pending;
 mod policy;
 mod query;
 mod replicas;
+mod served;
 mod syncs;
 mod webhook;
 mod workloads;
@@ -13,15 +14,17 @@ mod writer;
 
 use serde::{Serialize, Serializer};
 
-use self::bindings::{Bindings, bindings};
+use self::bindings::bindings;
 use self::leader::{Alive, leader};
 use self::policy::policy;
 use self::query::{by_hashes, reach};
 use self::replicas::replicas;
-use self::syncs::{Syncs, syncs};
+use self::served::{Served, judged};
+use self::syncs::syncs;
 use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
 use self::writer::writer;
+use crate::bindings::Binding;
 use crate::cluster::{Cluster, Unseen};
 use crate::events;
 use crate::operators::{Operator, Operators, Unread};
@@ -35,10 +38,10 @@ pub(crate) struct Status {
     operators: Vec<OperatorStatus>,
     /// `None` if they are not looked at, or there are none.
     #[serde(rename = "clusterConfigSyncs", skip_serializing_if = "Option::is_none")]
-    syncs: Option<Syncs>,
+    syncs: Option<Served<Sync>>,
     /// The same.
     #[serde(rename = "fieldBindings", skip_serializing_if = "Option::is_none")]
-    bindings: Option<Bindings>,
+    bindings: Option<Served<Binding>>,
     /// Everything that the user may not see.
     unseen: Vec<String>,
     /// True if there certainly is no operator.
@@ -127,26 +130,8 @@ pub(crate) async fn status(
     for operator in &operators.unread {
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
-    let (syncs, of_syncs) = match syncs(cluster, operators).await {
-        Ok(syncs) => {
-            let verdict = syncs.as_ref().map_or(Verdict::Good, Syncs::verdict);
-            (syncs, verdict)
-        }
-        Err(error) => {
-            unseen.push(format!("ClusterConfigSyncs: {error}"));
-            (None, Verdict::Unknown)
-        }
-    };
-    let (bindings, of_bindings) = match bindings(cluster, operators).await {
-        Ok(bindings) => {
-            let verdict = bindings.as_ref().map_or(Verdict::Good, Bindings::verdict);
-            (bindings, verdict)
-        }
-        Err(error) => {
-            unseen.push(format!("FieldBindings: {error}"));
-            (None, Verdict::Unknown)
-        }
-    };
+    let (syncs, of_syncs) = judged(syncs(cluster, operators).await, &mut unseen);
+    let (bindings, of_bindings) = judged(bindings(cluster, operators).await, &mut unseen);
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
     let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);

@@ -1,9 +1,6 @@
 //! Checks the fields of FieldBindings.
 
-use std::cmp::Reverse;
-
-use serde::Serialize;
-
+use super::served::{Own, Served};
 use crate::bindings::{self, Binding};
 use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
@@ -12,15 +9,14 @@ use crate::print::{Verdict, count};
 /// Number of FieldBindings that are shown.
 const SHOWN: usize = 20;
 
-/// The FieldBindings of a cluster.
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-pub(super) struct Bindings {
-    /// At least one, the worst first.
-    all: Vec<Binding>,
-    /// True if an operator binds fields.
-    #[serde(skip)]
-    are_served: bool,
+impl Own for Binding {
+    const HEADING: &str = "FieldBindings";
+    const UNSERVED: &str =
+        "FieldBindings, but no pod-reloader that binds fields (fieldBindings.enabled)";
+
+    fn verdict(&self) -> Verdict {
+        self.verdict()
+    }
 }
 
 /// Lists the FieldBindings, or those of the user's namespace if the cluster's cannot be listed. `None` if there are
@@ -31,7 +27,7 @@ pub(super) struct Bindings {
 pub(super) async fn bindings(
     cluster: &Cluster,
     operators: &Operators,
-) -> Result<Option<Bindings>, Unseen> {
+) -> Result<Option<Served<Binding>>, Unseen> {
     let Some(are_served) = operators.any(|it| !it.args.field_bindings_kinds.0.is_empty()) else {
         return Ok(None);
     };
@@ -40,30 +36,10 @@ pub(super) async fn bindings(
         let own = cluster.namespace.as_str();
         all = bindings::list(cluster, Some(own)).await.or(all);
     }
-    let mut all = match all {
-        Err(error) if are_served => return Err(error),
-        all => all.unwrap_or_default(),
-    };
-    all.sort_by_key(|binding| Reverse(binding.verdict()));
-    Ok((!all.is_empty()).then_some(Bindings { all, are_served }))
+    Served::of(all, are_served)
 }
 
-impl Bindings {
-    /// Returns the worst of them. Those whose fields nobody binds are a fault.
-    pub(super) fn verdict(&self) -> Verdict {
-        match self.are_served {
-            true => self.all.first().map_or(Verdict::Good, Binding::verdict),
-            false => Verdict::Bad,
-        }
-    }
-
-    pub(super) fn heading(&self) -> &'static str {
-        match self.are_served {
-            true => "FieldBindings",
-            false => "FieldBindings, but no pod-reloader that binds fields (fieldBindings.enabled)",
-        }
-    }
-
+impl Served<Binding> {
     /// Returns a row for each that is not as it should be, and one for all others.
     pub(super) fn rows(&self) -> Vec<(Verdict, String, Vec<String>)> {
         let faulty = self.all.iter().filter(|it| it.verdict() != Verdict::Good);
