@@ -75,6 +75,7 @@ impl ReadKey {
 }
 
 use ConfigKind::{ConfigMap, Secret};
+use Consumption::{Driver, Env, EnvFrom, ImagePull, InitVolume, SubPath, Unmounted, Volume};
 
 const NOTHING: Grammar = Grammar {
     gate: None,
@@ -96,14 +97,7 @@ pub(super) const POD_RELOADER: Grammar = Grammar {
     ],
     others: &[keys::AUTO, keys::PER_KEY, keys::RESTART, keys::RESTART_ON],
     sees: &[
-        Consumption::Env,
-        Consumption::EnvFrom,
-        Consumption::Volume,
-        Consumption::InitVolume,
-        Consumption::SubPath,
-        Consumption::Unmounted,
-        Consumption::ImagePull,
-        Consumption::Driver,
+        Env, EnvFrom, Volume, InitVolume, SubPath, Unmounted, ImagePull, Driver,
     ],
     takes_keys: true,
     ..NOTHING
@@ -120,13 +114,7 @@ const STAKATER: Grammar = Grammar {
         (Secret, stakater::EXCLUDE_SECRETS),
     ],
     others: &stakater::READ,
-    sees: &[
-        Consumption::Env,
-        Consumption::EnvFrom,
-        Consumption::Volume,
-        Consumption::InitVolume,
-        Consumption::SubPath,
-    ],
+    sees: &[Env, EnvFrom, Volume, InitVolume, SubPath],
     ..NOTHING
 };
 
@@ -136,14 +124,7 @@ const WAVE: Grammar = Grammar {
         (ConfigMap, "wave.pusher.com/extra-configmaps"),
         (Secret, "wave.pusher.com/extra-secrets"),
     ],
-    sees: &[
-        Consumption::Env,
-        Consumption::EnvFrom,
-        Consumption::Volume,
-        Consumption::InitVolume,
-        Consumption::SubPath,
-        Consumption::Unmounted,
-    ],
+    sees: &[Env, EnvFrom, Volume, InitVolume, SubPath, Unmounted],
     takes_keys: true,
     ..NOTHING
 };
