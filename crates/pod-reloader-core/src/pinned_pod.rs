@@ -1,5 +1,7 @@
 //! Replaces the names of ConfigMaps in a new pod by the names of the copies that it is pinned to.
 
+use std::str::Split;
+
 use json_patch::{PatchOperation, ReplaceOperation};
 use jsonptr::PointerBuf;
 use serde_json::json;
@@ -15,44 +17,13 @@ const MAX_NAMES: usize = 4096;
 
 /// The places where a pod spec names ConfigMaps. `*` stands for each element of a list. No pod is created with ephemeral
 /// containers.
-const PLACES: [&[&str]; 6] = [
-    &["volumes", "*", "configMap", "name"],
-    &[
-        "volumes",
-        "*",
-        "projected",
-        "sources",
-        "*",
-        "configMap",
-        "name",
-    ],
-    &["containers", "*", "envFrom", "*", "configMapRef", "name"],
-    &[
-        "containers",
-        "*",
-        "env",
-        "*",
-        "valueFrom",
-        "configMapKeyRef",
-        "name",
-    ],
-    &[
-        "initContainers",
-        "*",
-        "envFrom",
-        "*",
-        "configMapRef",
-        "name",
-    ],
-    &[
-        "initContainers",
-        "*",
-        "env",
-        "*",
-        "valueFrom",
-        "configMapKeyRef",
-        "name",
-    ],
+const PLACES: [&str; 6] = [
+    "volumes.*.configMap.name",
+    "volumes.*.projected.sources.*.configMap.name",
+    "containers.*.envFrom.*.configMapRef.name",
+    "containers.*.env.*.valueFrom.configMapKeyRef.name",
+    "initContainers.*.envFrom.*.configMapRef.name",
+    "initContainers.*.env.*.valueFrom.configMapKeyRef.name",
 ];
 
 /// Returns the patch that makes a new pod use the copies of ConfigMaps that its annotation names.
@@ -77,7 +48,7 @@ fn replacements(pod: &RawValue) -> Option<Vec<PatchOperation>> {
     };
     let spec = member(pod, "spec").ok()??;
     for place in PLACES {
-        replacements.find(spec, place, "/spec")?;
+        replacements.find(spec, place.split('.'), "/spec")?;
     }
     Some(replacements.operations)
 }
@@ -98,19 +69,21 @@ struct Replacements {
 impl Replacements {
     /// Finds the names in a place below a value. `path` leads to the value. `None` if the pod is not shaped like one, or
     /// has too many such names.
-    fn find(&mut self, value: &RawValue, place: &[&str], path: &str) -> Option<()> {
-        match place.split_first() {
+    fn find(&mut self, value: &RawValue, mut place: Split<'_, char>, path: &str) -> Option<()> {
+        match place.next() {
             _ if is_null(value) => Some(()),
             None => {
                 let name: Text<'_> = serde_json::from_str(value.get()).ok()?;
                 self.replace(&name, path)
             }
-            Some((&"*", rest)) => {
+            Some("*") => {
                 let mut items = elements(value.get())?.enumerate();
-                items.try_for_each(|(at, item)| self.find(item, rest, &format!("{path}/{at}")))
+                items.try_for_each(|(at, item)| {
+                    self.find(item, place.clone(), &format!("{path}/{at}"))
+                })
             }
-            Some((name, rest)) => match member(value, name).ok()? {
-                Some(value) => self.find(value, rest, &format!("{path}/{name}")),
+            Some(name) => match member(value, name).ok()? {
+                Some(value) => self.find(value, place, &format!("{path}/{name}")),
                 None => Some(()),
             },
         }
