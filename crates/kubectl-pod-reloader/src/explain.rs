@@ -332,12 +332,7 @@ impl Answer for Explanation {
             let at = when(event.at, self.asked_at);
             format!("{}, {at}: {}", event.reason, event.message)
         });
-        let mut text = Text::default();
-        text.heading(format!(
-            "{} {} in namespace {}",
-            self.kind, self.name, self.namespace
-        ));
-        text.gap();
+        let mut text = Text::about(&self.kind, &self.name, &self.namespace);
         text.fields(fields);
         if !self.objects.is_empty() {
             text.gap();

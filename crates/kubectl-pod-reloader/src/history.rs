@@ -184,12 +184,7 @@ const NAMED: usize = 5;
 
 impl Answer for History {
     fn text(&self) -> Text {
-        let mut text = Text::default();
-        text.heading(format!(
-            "{} {} in namespace {}",
-            self.kind, self.name, self.namespace
-        ));
-        text.gap();
+        let mut text = Text::about(&self.kind, &self.name, &self.namespace);
         if self.revisions.is_empty() {
             text.line(["There are no revisions.".into()]);
             return text;

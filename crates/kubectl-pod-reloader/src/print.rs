@@ -198,6 +198,14 @@ pub(crate) fn by(verdict: Verdict, text: impl Into<String>) -> Piece {
 pub(crate) struct Text(String);
 
 impl Text {
+    /// Returns a text that begins with the object that it is about.
+    pub(crate) fn about(kind: &str, name: &str, namespace: &str) -> Self {
+        let mut text = Self::default();
+        text.heading(format!("{kind} {name} in namespace {namespace}"));
+        text.gap();
+        text
+    }
+
     /// Adds a line made of pieces.
     pub(crate) fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         for Piece(style, text) in pieces {

@@ -47,15 +47,7 @@ pub(crate) async fn bound_fields(
 
 impl Answer for BoundFields {
     fn text(&self) -> Text {
-        let mut text = Text::default();
-        let Self {
-            kind,
-            namespace,
-            name,
-            ..
-        } = self;
-        text.heading(format!("{kind} {name} in namespace {namespace}"));
-        text.gap();
+        let mut text = Text::about(self.kind, &self.name, &self.namespace);
         let mut rows = Vec::new();
         let mut problems = Vec::new();
         for binding in &self.field_bindings {
