@@ -3,7 +3,6 @@
 mod applied;
 mod goldens;
 mod notes;
-mod package;
 mod platform;
 pub(crate) mod profiles;
 mod renamed;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
-use pod_reloader_e2e::Programs;
+use pod_reloader_e2e::{Programs, own_kinds};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -209,6 +209,17 @@ fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
     let images = text(&annotations["artifacthub.io/images"])?;
     let image = format!("image: registry.example.com/pod-reloader:{VERSION}@{digest}");
     ensure!(images.contains(&image), "{images}");
+    let crds: Vec<Value> = serde_saphyr::from_str(text(&annotations["artifacthub.io/crds"])?)?;
+    ensure!(crds.len() == own_kinds().len(), "{crds:?}");
+    for own in own_kinds() {
+        let is_described = |crd: &Value| {
+            let description = crd["description"].as_str();
+            crd["name"] == own.definition
+                && crd["kind"] == own.kind
+                && description.is_some_and(|words| words.ends_with('.'))
+        };
+        ensure!(crds.iter().any(is_described), "{own:?}: {crds:?}");
+    }
     Ok(())
 }
 
