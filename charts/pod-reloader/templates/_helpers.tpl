@@ -50,9 +50,17 @@ custom resources. Templates for the writer get a context that says so. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether there is a writer: "true", or empty. */ -}}
+{{- /* The resources of pod-reloader itself whose features are on, in JSON. */ -}}
+{{- define "pod-reloader.ownResources" -}}
+{{- $items := list -}}
+{{- if .Values.sync.enabled }}{{ $items = append $items "clusterconfigsyncs" }}{{ end -}}
+{{- if (include "pod-reloader.boundKinds" . | fromJson).items }}{{ $items = append $items "fieldbindings" }}{{ end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
+{{- /* Whether there is a writer, which serves them: "true", or empty. */ -}}
 {{- define "pod-reloader.hasWriter" -}}
-{{- if or .Values.sync.enabled (include "pod-reloader.boundKinds" . | fromJson).items -}}true{{- end -}}
+{{- if (include "pod-reloader.ownResources" . | fromJson).items -}}true{{- end -}}
 {{- end -}}
 
 {{- define "pod-reloader.selectorLabels" -}}
