@@ -64,6 +64,26 @@ fn the_group_of_every_definition_is_ours() {
 }
 
 #[test]
+fn the_documents_name_every_kind() {
+    let operating = include_str!("../../../docs/operating.md");
+    let (_, uninstall) = operating.split_once("\n## Uninstall\n").unwrap();
+    for (page, text) in [
+        ("operating.md#uninstall", uninstall),
+        ("rights.md", include_str!("../../../docs/rights.md")),
+        ("versions.md", include_str!("../../../docs/versions.md")),
+        (
+            "annotations.md",
+            include_str!("../../../docs/annotations.md"),
+        ),
+    ] {
+        for crd in crds() {
+            let kind = crd.spec.names.kind;
+            assert!(text.contains(&kind), "{page} does not name {kind}");
+        }
+    }
+}
+
+#[test]
 fn the_schemas_have_no_format_that_kubernetes_does_not_know() {
     fn check(schema: &Value) {
         if let (Some(kind), Some(format)) = (schema["type"].as_str(), schema["format"].as_str()) {

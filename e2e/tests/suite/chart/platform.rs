@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::chart;
+use pod_reloader_e2e::{chart, own_kinds};
 use serde_json::{Value, json};
 
 use super::{refused_by_schema, template};
@@ -591,10 +591,11 @@ fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() ->
 #[test]
 fn definitions_have_annotations_of_the_user_and_stay_all_the_same() -> Result<()> {
     let own = r"crds.annotations.a=b,crds.annotations.helm\.sh/resource-policy=delete,crds.annotations.argocd\.argoproj\.io/sync-options=ServerSideApply=true";
-    for definition in of_kind(
-        &rendered(&[KINDS, "--set", own])?,
-        "CustomResourceDefinition",
-    ) {
+    let objects = rendered(&[KINDS, "--set", own])?;
+    let definitions: Vec<_> = of_kind(&objects, "CustomResourceDefinition").collect();
+    let count = definitions.len();
+    ensure!(count == own_kinds().len(), "{count} are rendered");
+    for definition in definitions {
         let annotations = &definition["metadata"]["annotations"];
         ensure!(annotations["a"] == "b", "{annotations}");
         let policy = &annotations["helm.sh/resource-policy"];
