@@ -9,7 +9,7 @@ use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The namespaces that are selected by their labels.
+/// The namespaces that match the selector, or all that exist if only their annotations matter.
 #[derive(Default)]
 pub(crate) struct SelectedNamespaces {
     namespaces: Mutex<HashMap<Name, Namespace>>,

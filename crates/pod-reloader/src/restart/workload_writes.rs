@@ -51,9 +51,7 @@ impl WorkloadWrites {
     ) -> Result<Action, RestartError> {
         let id = &workload.id;
         // Another release of the operator may manage the workload by now.
-        if let Some(namespaces) = &self.intake.namespaces
-            && !namespaces.contain(&id.namespace)
-        {
+        if !self.intake.selects(&id.namespace) {
             return Ok(Action::AwaitChange);
         }
         let Some(served) = self.kinds.get(id.kind) else {

@@ -30,9 +30,7 @@ impl Handler for Reconciler {
             slots.pass_begins(id);
         }
         self.progress.pass_begins(id);
-        if let Some(namespaces) = &self.intake.namespaces
-            && !namespaces.contain(&id.namespace)
-        {
+        if !self.intake.selects(&id.namespace) {
             self.progress.forget(id);
             return None;
         }
