@@ -220,10 +220,8 @@ impl Reconciler {
         self.progress.foreign(&workload.id, is_foreign);
         let objects = &snapshot.objects;
         let decision = decide(workload, objects, &keys, self.settings.first_stamp);
-        Ok(match &self.rotated {
-            Some(_) => with_rotation(decision, workload, objects, &keys, &snapshot.rotated),
-            None => decision,
-        })
+        let rotated = &snapshot.rotated;
+        Ok(with_rotation(decision, workload, objects, &keys, rotated))
     }
 
     /// Returns the decision, unless it is a restart and an object is missing that the pods need and the workload does not
