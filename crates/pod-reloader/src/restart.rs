@@ -8,7 +8,7 @@
 //! `workload_writes` writes for them. `restraints` lists what may hold a restart back, `reconcile` is the pass that asks the
 //! features in turn, and `watch` brings it what happens in the cluster.
 //!
-//! A feature that is switched off for a whole term is not built: its field is `None`, so nothing asks it.
+//! A feature whose field is an `Option` is not built if the operator's settings switch it off, so nothing asks it.
 
 mod action;
 mod api_groups;
