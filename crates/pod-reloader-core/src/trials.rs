@@ -120,4 +120,26 @@ mod tests {
             assert_eq!(trials.open(&deployment(false)), None);
         }
     }
+
+    #[test]
+    fn a_workload_that_does_not_ask_for_it_gets_no_trial() {
+        let mut before = deployment(true);
+        before.pinning = None;
+        assert_eq!(Trial::of(&before, Instant::now()), None);
+    }
+
+    #[test]
+    fn content_that_was_put_back_is_known_and_ends_the_trial() {
+        let name = |text: &str| Name::parse(text).unwrap();
+        let undone = |copy: &str| Pins::from_iter([(name("app"), name(copy))]);
+        let mut trials = Trials::default();
+        trials.begin(Trial::of(&deployment(true), Instant::now()).unwrap());
+        assert!(!trials.has_put_back(&undone("app-1")));
+        trials.put_back(&undone("app-1"));
+        assert!(trials.has_put_back(&undone("app-1")));
+        assert!(!trials.has_put_back(&undone("app-2")));
+        assert_eq!(trials.open(&deployment(false)), None);
+        trials.begin(Trial::of(&deployment(true), Instant::now()).unwrap());
+        assert!(trials.has_put_back(&undone("app-1")));
+    }
 }

@@ -305,6 +305,21 @@ async fn the_next_leader_begins_a_round_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_reload_are_restarted_by_a_new_leader_that_may_not_ask_them() {
+    let operator = at_rest(reloading()).await;
+    begins_to_reload(&operator).await;
+    operator.running.abort();
+    let apiserver = operator.apiserver.clone();
+    drop(operator);
+    let next = Operator::start_in(scope(), apiserver, settings(), RecentWrites::default());
+    next.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(next.asked().len(), 0);
+    assert_eq!(next.events("ConfigReloaded"), 0);
+    assert_eq!(next.config_hash("web"), next.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_term_ends_its_rounds() {
     let operator = at_rest(reloading()).await;
     changes(&operator, "2").await;

@@ -213,6 +213,25 @@ async fn pins_of_an_earlier_version_restart_nobody_and_stay_with_their_content()
 }
 
 #[tokio::test(start_paused = true)]
+async fn once_pins_are_switched_off_a_restart_removes_them_and_makes_no_copies() {
+    let operator = pinning([pinned("web")]).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("good")));
+    let apiserver = operator.apiserver.clone();
+    operator.running.abort();
+    let operator = Operator::start_in(scope(), apiserver, settings(), RecentWrites::default());
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0, "the config hash is right");
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(pins(&operator, "web"), Value::Null);
+    let calls = operator.apiserver.calls();
+    let creates = |call: &Call| matches!(call, Call::CreateConfigMap(_));
+    assert!(!calls.iter().any(creates), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_takes_the_mark_away_gets_the_content_after_all() {
     let operator = pinning([pinned("web")]).await;
     let before = operator.apiserver.deployment("web");

@@ -228,3 +228,24 @@ async fn a_write_that_fails_again_and_again_keeps_its_slot_only_until_its_deadli
     pass(DEADLINE_OF_ALL * 2).await;
     assert!(patched() > 2, "{}", patched());
 }
+
+#[tokio::test(start_paused = true)]
+async fn restarts_that_are_only_reported_take_no_slot() {
+    let operator = limited(TWO, five()).await;
+    let apiserver = operator.apiserver.clone();
+    operator.running.abort();
+    let settings = Settings {
+        limits: TWO,
+        observe: true,
+        ..settings()
+    };
+    let operator = start(apiserver, settings);
+    for name in operator.apiserver.deployments() {
+        operator.sees(&name);
+    }
+    pass(Duration::from_secs(1)).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.events("WouldRestart"), 5);
+    assert_eq!(operator.events("WaitingForSlot"), 0);
+}
