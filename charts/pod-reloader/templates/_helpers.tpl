@@ -58,7 +58,7 @@ custom resources. Templates for the writer get a context that says so. */ -}}
 {{- dict "items" $items | toJson -}}
 {{- end -}}
 
-{{- /* Whether there is a writer, which serves them: "true", or empty. */ -}}
+{{- /* "true" if any is on: then there is a writer, which serves them. Otherwise empty. */ -}}
 {{- define "pod-reloader.hasWriter" -}}
 {{- if (include "pod-reloader.ownResources" . | fromJson).items -}}true{{- end -}}
 {{- end -}}
