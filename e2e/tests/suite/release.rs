@@ -214,8 +214,11 @@ fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
     for own in own_kinds() {
         let is_described = |crd: &Value| {
             let description = crd["description"].as_str();
+            let (_, version) = own.api_version.split_once('/').unwrap_or_default();
             crd["name"] == own.definition
                 && crd["kind"] == own.kind
+                && crd["displayName"] == own.kind
+                && crd["version"] == version
                 && description.is_some_and(|words| words.ends_with('.'))
         };
         ensure!(crds.iter().any(is_described), "{own:?}: {crds:?}");
