@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
     pub(super) async fn clear(&self) -> Result<()> {
         let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
         let client = self.control_plane.admin_client().await?;
-        // Their CRDs stay when a release goes, and they would be followed for the next reader.
+        // The CRDs stay when a release goes, and the next reader's operator would serve their objects.
         let definitions = api("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
         let definitions: Value = client.request(definitions?).await?;
         let is_defined = |own: &&OwnKind| names(&definitions).any(|name| name == own.definition);
