@@ -19,8 +19,6 @@ pub(crate) struct Workloads(Mutex<Inner>);
 struct Inner {
     index: Index,
     seen: HashMap<Arc<WorkloadId>, Seen>,
-    /// The time of the first news of one of a workload's objects that no pass has handled yet.
-    first_news: HashMap<Arc<WorkloadId>, Instant>,
 }
 
 struct Seen {
@@ -28,6 +26,8 @@ struct Seen {
     hash_since: Instant,
     /// The last resourceVersion that was seen.
     version: u64,
+    /// The time of the first news of one of its objects that no pass has handled yet.
+    first_news: Option<Instant>,
 }
 
 impl Workloads {
@@ -36,7 +36,6 @@ impl Workloads {
         Self(Mutex::new(Inner {
             index: Index::new(share),
             seen: HashMap::new(),
-            first_news: HashMap::new(),
         }))
     }
 
@@ -52,7 +51,7 @@ impl Workloads {
         let id = workload.id.clone();
         let applied = inner.index.apply(workload);
         if matches!(applied, Applied::LeftOut(_)) {
-            inner.forget(&id);
+            inner.seen.remove(&id);
             return applied;
         }
         match inner.seen.get_mut(&id) {
@@ -66,6 +65,7 @@ impl Workloads {
                 let seen = Seen {
                     hash_since: now,
                     version,
+                    first_news: None,
                 };
                 let id = inner.index.shared_id(&id);
                 inner.seen.extend(id.map(|id| (id, seen)));
@@ -77,7 +77,7 @@ impl Workloads {
     /// Forgets a workload. If it was managed, returns the objects that this affects.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Affected> {
         let mut inner = self.0.lock();
-        inner.forget(id);
+        inner.seen.remove(id);
         inner.index.delete(id)
     }
 
@@ -114,13 +114,7 @@ impl Workloads {
 
     /// Takes out the time of the first news of a workload's objects, for a pass to handle.
     pub(crate) fn take_first_news(&self, id: &WorkloadId) -> Option<Instant> {
-        let mut inner = self.0.lock();
-        let first_news = inner.first_news.remove(id);
-        if inner.first_news.is_empty() {
-            // An object may concern all workloads, and most objects concern few.
-            inner.first_news = HashMap::new();
-        }
-        first_news
+        self.0.lock().seen.get_mut(id)?.first_news.take()
     }
 
     /// Puts the time back, because the pass has not handled the news.
@@ -215,16 +209,78 @@ impl Workloads {
 }
 
 impl Inner {
-    fn forget(&mut self, id: &WorkloadId) {
-        self.seen.remove(id);
-        self.first_news.remove(id);
-    }
-
     /// Notes the time of news of one of a workload's objects.
     fn note_news(&mut self, id: &WorkloadId, at: Instant) {
-        if let Some((id, _)) = self.seen.get_key_value(id) {
-            let first = self.first_news.entry(id.clone()).or_insert(at);
+        if let Some(seen) = self.seen.get_mut(id) {
+            let first = seen.first_news.get_or_insert(at);
             *first = at.min(*first);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use pod_reloader_core::annotations::CONFIG_MAPS;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::object::WorkloadObject;
+    use pod_reloader_core::scope::Scope;
+    use serde_json::json;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    /// Returns a Deployment that lists the ConfigMap `app`.
+    fn web() -> Workload {
+        let object: WorkloadObject = serde_json::from_value(json!({
+            "metadata": {
+                "name": "web", "namespace": "ns", "uid": "web", "annotations": {CONFIG_MAPS: "app"},
+            },
+            "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+        }))
+        .unwrap();
+        let scope = Scope::new([], name("operator"));
+        scope.read(WorkloadKind::DEPLOYMENT, object).unwrap()
+    }
+
+    #[test]
+    fn news_stay_the_first_ones_until_a_pass_has_handled_them() {
+        let workloads = Workloads::new(usize::MAX);
+        let web = web();
+        let now = Instant::now();
+        let app = Reference::config_map(&name("ns"), &name("app"));
+        let later = now + Duration::from_secs(1);
+        workloads.apply(web.clone(), 1, now);
+        assert_eq!(workloads.take_first_news(&web.id), None);
+        assert_eq!(workloads.consumers(&app, Some(now)), [web.id.clone()]);
+        // The next version of the workload itself leaves them as they are.
+        workloads.apply(web.clone(), 2, later);
+        workloads.consumers(&app, Some(later));
+        let first_news = workloads.take_first_news(&web.id);
+        assert_eq!(first_news, Some(now));
+        // Others arrive during a pass that does not handle these.
+        workloads.consumers(&app, Some(later));
+        workloads.put_back(&web.id, first_news);
+        assert_eq!(workloads.take_first_news(&web.id), Some(now));
+        assert_eq!(workloads.take_first_news(&web.id), None);
+    }
+
+    #[test]
+    fn news_of_a_workload_that_is_gone_are_not_those_of_the_next_one_with_its_name() {
+        let workloads = Workloads::new(usize::MAX);
+        let web = web();
+        let now = Instant::now();
+        let app = Reference::config_map(&name("ns"), &name("app"));
+        workloads.apply(web.clone(), 1, now);
+        workloads.consumers(&app, Some(now));
+        workloads.delete(&web.id);
+        // A pass that had begun before puts its news back.
+        workloads.put_back(&web.id, Some(now));
+        workloads.apply(web.clone(), 2, now);
+        assert_eq!(workloads.take_first_news(&web.id), None);
     }
 }
