@@ -6,7 +6,6 @@
 mod fronts;
 mod known;
 mod staged;
-mod waits;
 
 use std::collections::BTreeSet;
 

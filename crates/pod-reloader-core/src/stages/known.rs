@@ -1,10 +1,12 @@
 //! Judges one workload whose restarts are staged: whether it has got the content, and how it is with it.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::{Changed, Standing};
 use crate::reference::Reference;
 use crate::staging::{Health, Staging};
+use crate::workload::WorkloadId;
 
 /// The time for which others wait for a first look at a workload.
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(60);
@@ -35,6 +37,10 @@ pub(super) struct Known {
     pub(super) undone: Vec<Reference>,
     /// The changes of content that it was seen to get and that may still say something.
     pub(super) trials: Vec<Trial>,
+    /// The workload that it waits for, and the object because of which it does.
+    pub(super) blocker: Option<Box<(WorkloadId, Reference)>>,
+    /// The workloads that wait for it.
+    pub(super) waiting: BTreeSet<WorkloadId>,
 }
 
 /// A change of content that a workload was seen to get.
@@ -78,6 +84,8 @@ impl Known {
             tries_since: None,
             undone: Vec::new(),
             trials: Vec::new(),
+            blocker: None,
+            waiting: BTreeSet::new(),
         }
     }
 

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use super::fronts::{Blocker, FRESH, Fronts};
 use super::known::{Known, Look, Trial};
-use super::waits::Waits;
 use super::{Front, Peer, Standing, Why};
 use crate::decision::is_reloading;
 use crate::reference::Reference;
@@ -24,12 +23,13 @@ use crate::workload::{Workload, WorkloadId};
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The time after which a workload looks again that waits for one which is about to be looked at.
 const UNSEEN: Duration = Duration::from_secs(1);
+/// The number of workloads over which it is followed who waits for whom.
+const MAX_STEPS: usize = 100;
 
 /// What is known of workloads whose restarts are staged.
 #[derive(Default)]
 pub struct Stages {
     known: HashMap<WorkloadId, Known>,
-    waits: Waits,
     fronts: Fronts,
 }
 
@@ -82,31 +82,34 @@ impl Stages {
             known.is_found_reloading(now);
         }
         if known.staging == *staging {
-            return self.waits.waiting_for(&workload.id);
+            return self.waiting_for(&workload.id);
         }
         if known.staging.health != staging.health {
             known.health_since = now;
         }
         known.staging = staging.clone();
         self.fronts.bump(&workload.id.namespace);
-        self.waits.waiting_for(&workload.id)
+        self.waiting_for(&workload.id)
     }
 
     /// Forgets a workload. Returns the workloads that wait for it, and the one that it waits for.
     pub fn forget(&mut self, id: &WorkloadId) -> Vec<WorkloadId> {
-        if self.known.remove(id).is_none() {
-            self.waits.remove(id);
+        let before = self.stops_waiting(id);
+        let Some(known) = self.known.remove(id) else {
             return Vec::new();
-        }
+        };
         self.fronts.bump(&id.namespace);
-        let mut affected = self.waits.waiting_for(id);
-        affected.extend(self.waits.remove(id));
-        affected
+        known.waiting.into_iter().chain(before).collect()
     }
 
     /// Notes that a workload waits for something other than a workload. Returns the one that it has waited for.
     pub fn stops_waiting(&mut self, id: &WorkloadId) -> Option<WorkloadId> {
-        self.waits.remove(id)
+        let taken = self.known.get_mut(id)?.blocker.take()?;
+        let (blocker, _) = *taken;
+        if let Some(known) = self.known.get_mut(&blocker) {
+            known.waiting.remove(id);
+        }
+        Some(blocker)
     }
 
     /// Takes in that an event of an object has arrived that these workloads track. Those that could not get
@@ -122,7 +125,8 @@ impl Stages {
 
     /// Returns true if others wait for a workload.
     pub fn is_waited_for(&self, id: &WorkloadId) -> bool {
-        self.waits.is_waited_for(id)
+        let known = self.known.get(id);
+        known.is_some_and(|known| !known.waiting.is_empty())
     }
 
     /// Returns when a pass last found that a workload has the present content.
@@ -177,11 +181,11 @@ impl Stages {
             self.fronts.bump(&id.namespace);
         }
         let mut affected = match is_news {
-            true => self.waits.waiting_for(id),
+            true => self.waiting_for(id),
             false => Vec::new(),
         };
         if look != Look::Due {
-            affected.extend(self.waits.remove(id));
+            affected.extend(self.stops_waiting(id));
         }
         affected
     }
@@ -212,7 +216,7 @@ impl Stages {
             Some((look @ Look::Due, _)) => {
                 *look = Look::Out;
                 self.fronts.bump(&id.namespace);
-                self.waits.waiting_for(id)
+                self.waiting_for(id)
             }
             _ => Vec::new(),
         }
@@ -256,14 +260,14 @@ impl Stages {
     pub fn compute(&mut self, changed: &Changed, consumers: &[Arc<Workload>], now: Instant) {
         let ids: HashSet<_> = consumers.iter().map(|consumer| &consumer.id).collect();
         let mut until = now + FRESH;
-        let Self { known, waits, .. } = self;
         let mut peers = Vec::with_capacity(consumers.len());
         for Workload { id, stall, .. } in consumers.iter().map(Arc::as_ref) {
-            let Some(known) = known.get_mut(id) else {
+            let Some(known) = self.known.get_mut(id) else {
                 continue;
             };
             // It waits because of another object, for as long as that takes.
-            let waits_elsewhere = waits.blocker(id).is_some_and(|it| !ids.contains(it));
+            let blocker = known.blocker.as_deref();
+            let waits_elsewhere = blocker.is_some_and(|(blocker, _)| !ids.contains(blocker));
             let standing = match stall.is_some() || waits_elsewhere {
                 true => Standing::Silent,
                 false => known.standing(changed, now),
@@ -290,13 +294,13 @@ impl Stages {
         let blocker = self.fronts.blocker(changed, own).filter(|it| {
             // One that goes first may itself wait for a trial of this one, with an object that is not changed.
             let is_other = |object: &Reference| changed.iter().all(|it| it.object != *object);
-            it.why != Why::GoesFirst || !self.waits.lead(&it.id, own.id, is_other)
+            it.why != Why::GoesFirst || !self.leads(&it.id, own.id, is_other)
         });
         match blocker {
             Some(blocker) => self.waits_for(own.id, blocker, now),
             None => Turn {
                 wait: None,
-                before: self.waits.remove(own.id),
+                before: self.stops_waiting(own.id),
             },
         }
     }
@@ -325,7 +329,14 @@ impl Stages {
                 (now + LOOK_AGAIN).min(verdict_at.unwrap_or(now + LOOK_AGAIN))
             }
         };
-        let before = self.waits.insert(waiting, &id, &object);
+        let before = self.stops_waiting(waiting);
+        // One that is gone by now leaves nothing behind.
+        if let Some(own) = self.known.get_mut(waiting) {
+            own.blocker = Some(Box::new((id.clone(), object)));
+            if let Some(blocker) = self.known.get_mut(&id) {
+                blocker.waiting.insert(waiting.clone());
+            }
+        }
         Turn {
             before: before.filter(|before| *before != id),
             wait: Some(Wait {
@@ -334,6 +345,32 @@ impl Stages {
                 until,
             }),
         }
+    }
+
+    /// Returns the workloads that wait for a workload.
+    fn waiting_for(&self, id: &WorkloadId) -> Vec<WorkloadId> {
+        let waiting = self.known.get(id).into_iter().flat_map(|it| &it.waiting);
+        waiting.cloned().collect()
+    }
+
+    /// Returns true if a workload waits for another one, directly or over others, because of an object for
+    /// which `is_meant` holds.
+    fn leads(
+        &self,
+        from: &WorkloadId,
+        to: &WorkloadId,
+        is_meant: impl Fn(&Reference) -> bool,
+    ) -> bool {
+        let mut at = from;
+        for _ in 0..MAX_STEPS {
+            let known = self.known.get(at);
+            match known.and_then(|known| known.blocker.as_deref()) {
+                Some((next, object)) if next == to => return is_meant(object),
+                Some((next, _)) => at = next,
+                None => return false,
+            }
+        }
+        false
     }
 
     /// Returns what is known of a workload, if its restarts are staged as the caller sees it.

@@ -235,6 +235,34 @@ fn a_workload_that_is_forgotten_waits_for_nobody() {
 }
 
 #[test]
+fn a_workload_that_goes_during_a_pass_leaves_no_wait_behind() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    shop.stages.forget(&shop.last.id);
+    assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+    assert!(!shop.stages.is_waited_for(&shop.first.id));
+}
+
+#[test]
+fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_one_with_its_name() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+    assert_eq!(shop.stages.forget(&shop.first.id), [shop.last.id.clone()]);
+    shop.becomes(true, 30, 4);
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 5);
+    assert_eq!(shop.waits(shop.change("app", 1), 6), Some(Why::IsTried));
+    assert_eq!(
+        shop.stages.stops_waiting(&shop.last.id),
+        Some(shop.first.id.clone())
+    );
+    assert!(!shop.stages.is_waited_for(&shop.first.id));
+}
+
+#[test]
 fn pods_that_have_reloaded_before_anybody_looked_are_on_no_trial() {
     let mut shop = Shop::open();
     let until = shop.at(60);
