@@ -29,7 +29,6 @@ mod lists;
 pub(crate) mod loop_status;
 mod memory;
 mod namespaces;
-mod pace;
 mod parts;
 mod passes;
 mod pins;

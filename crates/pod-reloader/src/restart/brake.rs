@@ -1,6 +1,6 @@
-//! The brake: a workload that was restarted too often waits.
+//! The brake and the pace: a workload that was restarted too often waits, and one that was written to a moment ago.
 //!
-//! Its rule is `pod_reloader_core::brake`.
+//! Both rules are in `pod_reloader_core::brake`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
 use crate::runtime::worker::Worker;
 
-/// Holds a restart back after many others.
+/// The brake, which holds a restart back after many others.
 pub(crate) struct BrakePause {
     settings: Arc<Settings>,
     progress: Arc<Progress>,
@@ -56,5 +56,41 @@ impl Restraint for BrakePause {
         let released = self.braked(due.workload, due.config_hash)?;
         self.worker.push_all(self.stages.is_held_up(due.workload));
         Some(Action::RequeueAt(released))
+    }
+}
+
+/// The pace, which holds a write back after other ones.
+pub(crate) struct WritePause {
+    settings: Arc<Settings>,
+    progress: Arc<Progress>,
+}
+
+impl WritePause {
+    pub(crate) fn new(parts: &Parts) -> Self {
+        Self {
+            settings: parts.settings.clone(),
+            progress: parts.progress.clone(),
+        }
+    }
+
+    /// Returns when a workload may be written to next, if not now. If it would get the same value once
+    /// more, somebody has reverted it, and it gets an Event.
+    pub(crate) fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
+        let max_restarts = self.settings.max_restarts;
+        let next = self
+            .progress
+            .recent_writes
+            .next_write(&workload.id, max_restarts)?;
+        if self.progress.recent_writes.is_again(&workload.id, value) {
+            self.progress.report(workload, Notice::Reverted);
+        }
+        Some(next)
+    }
+}
+
+impl Restraint for WritePause {
+    fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
+        self.next_write(due.workload, due.config_hash)
+            .map(Action::RequeueAt)
     }
 }

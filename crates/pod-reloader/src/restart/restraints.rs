@@ -9,9 +9,8 @@ use std::sync::Arc;
 use pod_reloader_core::scope::Scope;
 
 use crate::restart::action::Action;
-use crate::restart::brake::BrakePause;
+use crate::restart::brake::{BrakePause, WritePause};
 use crate::restart::gates::ClosedGate;
-use crate::restart::pace::WritePause;
 use crate::restart::parts::Parts;
 use crate::restart::releases::ReleaseWait;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
