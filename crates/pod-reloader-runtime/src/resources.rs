@@ -1,7 +1,6 @@
 //! Lists, watches and reads the objects of one kind within bounded memory, and carries on after any
 //! failure.
 
-mod event;
 #[cfg(test)]
 mod tests;
 
@@ -19,13 +18,12 @@ use pod_reloader_core::name::Name;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-use self::event::{Change, read_event};
 use crate::budget::Budget;
 use crate::client::{WATCH_CALL, within};
 use crate::error::CallError;
 use crate::follower::Follower;
 use crate::objects::cut::Lines;
-use crate::objects::{Next, Objects, one, page};
+use crate::objects::{Change, Next, Objects, one, page, read_event};
 use crate::watch_age::{Watches, watch_id};
 
 /// The number of objects that one call lists, as in client-go. Objects are read one by one, so this limit
