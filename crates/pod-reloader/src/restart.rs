@@ -19,7 +19,6 @@ mod cron_jobs;
 mod deleted;
 mod digests;
 mod error;
-mod fingerprints;
 mod gates;
 mod http_reload;
 mod intake;

@@ -17,7 +17,6 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use crate::restart::digests::Snapshot;
-use crate::restart::fingerprints::Fingerprints;
 use crate::restart::passes::Passes;
 use crate::restart::reload_rounds::Reload;
 
@@ -46,7 +45,7 @@ pub(crate) struct WorkloadMemory {
     /// What passes over the workload have found and reported.
     pub(crate) passes: Option<Box<Passes>>,
     /// The entries that are tracked by key, as they were when the config hash was right.
-    pub(crate) fingerprints: Fingerprints,
+    fingerprints: Fingerprints,
     /// True if the config hash cannot be verified.
     pub(crate) is_foreign: bool,
     /// True if some of the content was undone.
@@ -181,6 +180,41 @@ impl WorkloadMemory {
     }
 }
 
+/// The entries that a workload tracks by key, as they were when its config hash was right: their fingerprints, sorted by the
+/// objects of which single keys are tracked.
+#[derive(Default)]
+struct Fingerprints(Box<[(Reference, u64)]>);
+
+impl Fingerprints {
+    /// Takes in the fingerprints as they are now. If the hash is right, they replace the stored ones; otherwise only
+    /// those of unknown objects are added. Returns the objects whose fingerprints are the same as when the hash was
+    /// right.
+    fn unchanged(&mut self, mut now: Vec<(Reference, u64)>, is_right: bool) -> HashSet<Reference> {
+        let mut unchanged = HashSet::new();
+        for (reference, fingerprint) in &mut now {
+            let known = self.of(reference).unwrap_or(*fingerprint);
+            if known == *fingerprint {
+                unchanged.insert(reference.clone());
+            } else if !is_right {
+                *fingerprint = known;
+            }
+        }
+        now.sort_unstable();
+        self.0 = now.into();
+        unchanged
+    }
+
+    /// Returns true if no keys are tracked individually.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn of(&self, reference: &Reference) -> Option<u64> {
+        let at = self.0.binary_search_by(|(known, _)| known.cmp(reference));
+        at.ok().map(|at| self.0[at].1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +240,29 @@ mod tests {
         memories.with(&id, |memory| memory.trials = Some(Box::default()));
         assert!(memories.forget(&id).is_some());
         assert_eq!(known(), 0);
+    }
+
+    #[test]
+    fn entries_are_unchanged_until_they_differ_from_when_the_hash_was_right() {
+        let object = |name: &str| {
+            let [namespace, name] = ["ns", name].map(|it| Name::parse(it).unwrap());
+            Reference::config_map(&namespace, &name)
+        };
+        let mut fingerprints = Fingerprints::default();
+        let mut unchanged = |now: &[(&str, u64)], is_right| {
+            let now = now.iter().map(|&(name, print)| (object(name), print));
+            fingerprints.unchanged(now.collect(), is_right)
+        };
+        let [a, b] = ["a", "b"].map(object);
+        let both = HashSet::from([a.clone(), b.clone()]);
+        assert_eq!(unchanged(&[("b", 1), ("a", 1)], true), both);
+        let only_a = HashSet::from([a]);
+        assert_eq!(unchanged(&[("a", 1), ("b", 2)], false), only_a);
+        assert_eq!(unchanged(&[("a", 1), ("b", 2)], false), only_a);
+        assert_eq!(unchanged(&[("a", 1), ("b", 2)], true), only_a);
+        assert_eq!(unchanged(&[("a", 1), ("b", 2)], false), both);
+        assert_eq!(unchanged(&[("b", 2)], false), HashSet::from([b]));
+        assert_eq!(unchanged(&[], false), HashSet::new());
+        assert!(fingerprints.is_empty());
     }
 }
