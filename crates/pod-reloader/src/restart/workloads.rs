@@ -256,7 +256,10 @@ mod tests {
         let later = now + Duration::from_secs(1);
         workloads.apply(web.clone(), 1, now);
         assert_eq!(workloads.take_first_news(&web.id), None);
-        assert_eq!(workloads.consumers(&app, Some(now)), [web.id.clone()]);
+        assert_eq!(
+            workloads.consumers(&app, Some(now)),
+            std::slice::from_ref(&web.id)
+        );
         // The next version of the workload itself leaves them as they are.
         workloads.apply(web.clone(), 2, later);
         workloads.consumers(&app, Some(later));
