@@ -330,7 +330,8 @@ impl Stages {
             }
         };
         let before = self.stops_waiting(waiting);
-        // One that is gone by now leaves nothing behind.
+        // A workload that is gone by now must leave nothing behind. If the other one is gone, the wait is short: what was
+        // computed with it is outdated.
         if let Some(own) = self.known.get_mut(waiting) {
             own.blocker = Some(Box::new((id.clone(), object)));
             if let Some(blocker) = self.known.get_mut(&id) {

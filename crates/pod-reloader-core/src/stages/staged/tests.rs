@@ -235,7 +235,7 @@ fn a_workload_that_is_forgotten_waits_for_nobody() {
 }
 
 #[test]
-fn a_workload_that_goes_during_a_pass_leaves_no_wait_behind() {
+fn a_workload_that_is_forgotten_during_its_pass_leaves_no_wait_behind() {
     let mut shop = Shop::open();
     let change = shop.change("app", 1);
     shop.goes(&[change], 2);
@@ -255,11 +255,27 @@ fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_o
     let change = shop.change("app", 1);
     shop.goes(&[change], 5);
     assert_eq!(shop.waits(shop.change("app", 1), 6), Some(Why::IsTried));
+    assert!(shop.stages.is_waited_for(&shop.first.id));
     assert_eq!(
         shop.stages.stops_waiting(&shop.last.id),
         Some(shop.first.id.clone())
     );
     assert!(!shop.stages.is_waited_for(&shop.first.id));
+}
+
+/// The next one with its name does not know that anybody waits for it.
+#[test]
+fn a_workload_soon_looks_again_if_the_one_that_it_waits_for_is_already_gone() {
+    let mut shop = Shop::open();
+    let change = shop.change("app", 1);
+    shop.goes(&[change], 2);
+    assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+    shop.stages.forget(&shop.first.id);
+    let (now, last) = (shop.at(3), shop.last.clone());
+    let changed = [shop.change("app", 1)];
+    let own = shop.peer(&last, &changed, now);
+    let wait = shop.stages.turn(&own, &changed, now).wait.unwrap();
+    assert_eq!((wait.workload, wait.until), (shop.first.id, now + UNSEEN));
 }
 
 #[test]
