@@ -204,7 +204,7 @@ pub(crate) fn read_event<K: Resource + Foreign>(
 /// # Errors
 ///
 /// Returns an error if the bytes are not such an object. The error does not quote them.
-pub(crate) fn parse<T: Foreign>(object: &[u8]) -> Result<T, CallError> {
+fn parse<T: Foreign>(object: &[u8]) -> Result<T, CallError> {
     serde_json::from_slice(object).map_err(|_| CallError::Unreadable)
 }
 
