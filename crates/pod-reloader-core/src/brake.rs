@@ -3,7 +3,8 @@
 //! There are two bounds, for two reasons. [`Allowance`] bounds every attempt to write, so that a controller
 //! that keeps reverting our writes cannot make us spin. [`Brake`] bounds restarts, so that flapping config
 //! cannot wear out the pods. It has happened: a flapping certificate gave one Deployment 80,000 ReplicaSets.
-//! [`Writes`] remember what both need of one workload.
+//!
+//! [`Writes`] is what both need to remember of one workload.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
