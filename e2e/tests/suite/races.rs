@@ -298,7 +298,7 @@ async fn failed_write(scene: &Scene, mark: Mark) -> Result<()> {
 }
 
 /// Number of releases.
-const RELEASES: usize = 20;
+const RELEASES: usize = 8;
 /// Settle period of [`slow_to_settle`].
 const SETTLE_PERIOD: Duration = Duration::from_secs(5);
 

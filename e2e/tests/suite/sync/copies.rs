@@ -172,7 +172,7 @@ async fn a_copy_of_some_keys_keeps_the_type_that_promises_no_more() -> Result<()
 
 #[tokio::test]
 async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<()> {
-    let count = if full() { 1000 } else { 60 };
+    let count = if full() { 1000 } else { 20 };
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;
