@@ -805,6 +805,6 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// that, it has to connect again.
 const WRITERS: usize = 32;
 /// Time between two bursts of writes while no certificate changes. They are most of what these tests cost.
-const BURSTS: Duration = Duration::from_secs(10);
+const BURSTS: Duration = Duration::from_secs(30);
 /// Time between two looks at the certificates that are served.
 const LOOKS: Duration = Duration::from_millis(500);

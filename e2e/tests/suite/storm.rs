@@ -114,7 +114,7 @@ async fn restarts_before_brake(scene: &Scene, mark: Mark, workload: &Workload) -
 /// than they otherwise would.
 #[tokio::test]
 async fn a_change_that_concerns_thousands_holds_up_no_other_namespace() -> Result<()> {
-    let size = if full() { 5000 } else { 300 };
+    let size = if full() { 5000 } else { 120 };
     let label = format!("storm={}", std::process::id());
     let options = Options {
         everywhere: true,
