@@ -128,7 +128,7 @@ floods := rolling:: server:: tenant::
 # A call that fails shows in a write that fails, and under the other policy in one that passes by. One of them does.
 in_faults_alone := rolling::rolling_restarts_with_ignore
 # Nothing breaks in these, but they have a full size, too. They choose the values that they are about.
-only_larger := gitops:: operator_releases::a_namespace_that_moves pins::clients::no_sync protect::in_use::what_is_deleted_right_after staged::one_bad_edit sync::base_secret::
+only_larger := certificates::rotations_by_cert_manager gitops:: operator_releases::a_namespace_that_moves pins::clients::no_sync protect::in_use::what_is_deleted_right_after staged::one_bad_edit sync::base_secret::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: limits:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
 # With values of its own, an operator looks after all namespaces, and has no Role for this one to change.
 faults += $(if $(VALUES),--skip=namespaces::without_the_right_to_read_secrets,$(only_larger))
