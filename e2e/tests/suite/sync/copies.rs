@@ -17,7 +17,9 @@ use super::{
 #[tokio::test]
 async fn copies_come_in_whatever_order_source_namespace_and_sync_are_there() -> Result<()> {
     play(copying(Value::Null), async |scene| {
-        let orders = ["cns", "csn", "ncs", "nsc", "scn", "snc"];
+        // In the first three, each of them comes last once.
+        let orders = ["cns", "nsc", "scn", "csn", "ncs", "snc"];
+        let orders = orders.iter().take(if full() { 6 } else { 3 });
         try_join_all(orders.map(|order| in_order(scene, order)))
             .await
             .map(drop)
