@@ -354,18 +354,17 @@ async fn everything_works_inside_the_fence_as_without_it() -> Result<()> {
         fence_is_in_force(scene, &foreign).await?;
 
         scene.operator.start_again().await?;
-        for (workload, before) in bare.iter().zip(&mut before) {
-            ensure!(before.key.is_none(), "{before:?}");
-            *before = scene.rolls_once(workload, before).await?;
-        }
+        let has_none = |it: &Snapshot| it.key.is_none();
+        ensure!(before.iter().all(has_none), "{before:?}");
+        let before = scene.each_rolls_once(&bare, &before).await?;
         scene.rolls_not(&foreign, &foreign_before).await?;
         let object = scene.object(&foreign.reference()).await?;
         let baseline = &object["metadata"]["annotations"][BASELINE];
         ensure!(baseline.is_string(), "{object}");
 
         scene.apply(&[config_map("app", "2")]).await?;
-        for (workload, before) in bare.iter().zip(&before) {
-            scene.rolls_once(workload, before).await?;
+        scene.each_rolls_once(&bare, &before).await?;
+        for workload in &bare {
             scene.event(workload, "ConfigChanged").await?;
         }
         scene.rolls_once(&foreign, &foreign_before).await?;
