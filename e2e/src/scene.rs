@@ -9,6 +9,7 @@ use std::{
     fs,
     panic::{AssertUnwindSafe, resume_unwind},
     path::{Path, PathBuf},
+    slice::from_ref,
     thread,
 };
 
@@ -553,21 +554,9 @@ impl Scene {
     /// # Errors
     /// When they are not restarted, or more than once.
     pub async fn rolls_once(&self, workload: &Workload, before: &Snapshot) -> Result<Snapshot> {
-        self.gets_another_key(workload, &before.key).await?;
-        self.right(workload).await?;
-        self.quiet().await?;
-        let after = self.snapshot(workload).await?;
-        let new = after.new_revisions(before);
-        ensure!(
-            new == 1,
-            "{} has {new} new revisions: {before:?}, {after:?}",
-            workload.reference()
-        );
-        ensure!(
-            after.key == Some(self.expected_key(workload).await?),
-            "wrong hash: {after:?}"
-        );
-        Ok(after)
+        let (workload, before) = (from_ref(workload), from_ref(before));
+        let mut after = self.each_rolls_once(workload, before).await?;
+        after.pop().context("one workload has one snapshot")
     }
 
     /// Waits until a workload has another config hash than `before`.
@@ -596,14 +585,8 @@ impl Scene {
     /// # Errors
     /// When they have.
     pub async fn rolls_not(&self, workload: &Workload, before: &Snapshot) -> Result<()> {
-        self.quiet().await?;
-        let after = self.snapshot(workload).await?;
-        ensure!(
-            after == *before,
-            "{} moved: {before:?}, {after:?}",
-            workload.reference()
-        );
-        Ok(())
+        self.each_rolls_not(from_ref(workload), from_ref(before))
+            .await
     }
 
     /// Waits until the operator has handled everything that happened before. To see that, it makes one more

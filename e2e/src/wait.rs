@@ -45,7 +45,7 @@ pub async fn wait_for<T>(
             Err(_) => bail!("waited {timeout:?} for {what}; last seen: {last}"),
         }
         // An attempt that runs programs takes long, even more so on a busy machine.
-        let rest = pause.max(began.elapsed().min(LONGEST_REST));
+        let rest = pause.max((began.elapsed() * 2).min(LONGEST_REST));
         if Instant::now() + rest >= deadline {
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }

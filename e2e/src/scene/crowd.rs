@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use kube::{
     Api,
@@ -130,6 +130,48 @@ impl Scene {
             .await;
         let patched = patched.with_context(|| format!("{patch} to {}", workload.reference()))?;
         Ok(serde_json::to_value(patched)?)
+    }
+
+    /// Asserts of each workload what [`Scene::rolls_once`] asserts of one. The operator is quiet once for all of them.
+    ///
+    /// # Errors
+    /// Same as [`Scene::rolls_once`].
+    pub async fn each_rolls_once(
+        &self,
+        workloads: &[Workload],
+        before: &[Snapshot],
+    ) -> Result<Vec<Snapshot>> {
+        for (workload, before) in workloads.iter().zip(before) {
+            self.gets_another_key(workload, &before.key).await?;
+            self.right(workload).await?;
+        }
+        self.quiet().await?;
+        let all = self.snapshots(workloads).await?;
+        for ((workload, before), after) in workloads.iter().zip(before).zip(&all) {
+            let name = workload.reference();
+            let new = after.new_revisions(before);
+            ensure!(
+                new == 1,
+                "{name} has {new} new revisions: {before:?}, {after:?}"
+            );
+            let expected = self.expected_key(workload).await?;
+            ensure!(after.key == Some(expected), "{name}: wrong hash: {after:?}");
+        }
+        Ok(all)
+    }
+
+    /// Asserts of each workload what [`Scene::rolls_not`] asserts of one. The operator is quiet once for all of them.
+    ///
+    /// # Errors
+    /// Same as [`Scene::rolls_not`].
+    pub async fn each_rolls_not(&self, workloads: &[Workload], before: &[Snapshot]) -> Result<()> {
+        self.quiet().await?;
+        let all = self.snapshots(workloads).await?;
+        for ((workload, before), after) in workloads.iter().zip(before).zip(&all) {
+            let name = workload.reference();
+            ensure!(after == before, "{name} moved: {before:?}, {after:?}");
+        }
+        Ok(())
     }
 
     /// Returns config hash and revisions of each workload, once their controllers have seen the latest

@@ -12,7 +12,7 @@ use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, PATIENCE, Scene, ful
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::faults::{change, counted, lists, patches, reads, workloads};
+use crate::faults::{change, counted, lists, patches, reads, so_many_workloads, workloads};
 use crate::races::proxied;
 
 #[tokio::test]
@@ -108,7 +108,8 @@ async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Resul
 #[tokio::test]
 async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Result<()> {
     Scene::play(proxied(), async |scene| {
-        let workloads = workloads(scene).await?;
+        // With fewer of them, they would be restarted too often before each fault has applied.
+        let workloads = so_many_workloads(scene, 4).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
         let proxy = proxy(scene)?;
         let calls = [
@@ -178,7 +179,7 @@ async fn a_refused_patch_of_one_workload_holds_up_no_other() -> Result<()> {
             let refusal = proxy.add(rule);
             change(scene, &row).await?;
             refusal.applied(1, PATIENCE).await?;
-            for other in workloads.iter().rev().take(3) {
+            for other in workloads.iter().rev().take(2) {
                 scene.right(other).await?;
             }
             if code == StatusCode::FORBIDDEN || code == StatusCode::UNPROCESSABLE_ENTITY {

@@ -40,7 +40,7 @@ async fn exactly_the_annotations_of_the_dialects_that_are_on_are_read() -> Resul
             "dialects": dialects(),
             "autoReloadAll": true,
         });
-        upgrade(scene, "Fail", &ignoring).await?;
+        upgrade(scene, &ignoring).await?;
         // The policy first: Helm writes it after the webhook, and it shows that the upgrade is in force. Before that, an
         // outage is ignored, so no write would be refused anyway.
         keeps(scene, &few, &none).await?;
@@ -60,10 +60,10 @@ async fn looked_at(
     let expected: Vec<_> = cases.iter().map(|case| (choice.expected)(case)).collect();
     let called: Vec<_> = expected.iter().map(|[is_called, _]| *is_called).collect();
     let kept: Vec<_> = expected.iter().map(|[_, is_kept]| *is_kept).collect();
-    upgrade(scene, "Fail", &choice.values).await?;
+    upgrade(scene, &choice.values).await?;
     calls_for(scene, cases, &called).await?;
     without_metadata(scene).await?;
-    upgrade(scene, "Ignore", &choice.values).await?;
+    fail_by(scene, "Ignore").await?;
     for case in cases {
         if created.insert(case.name.clone()) {
             create(scene, case).await?;
@@ -419,15 +419,28 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-async fn upgrade(scene: &Scene, failure_policy: &'static str, values: &Value) -> Result<()> {
+/// Upgrades to these values, and to a webhook whose outage fails writes.
+async fn upgrade(scene: &Scene, values: &Value) -> Result<()> {
+    // Otherwise the upgrade would be a conflict: the field no longer belongs to Helm.
+    fail_by(scene, "Fail").await?;
     let options = Options {
-        failure_policy,
+        failure_policy: "Fail",
         values: values.clone(),
         ..Options::default()
     };
     let mut installation = scene.installation.clone();
     let values = options.values(&scene.namespace);
     installation.upgrade(&values).await
+}
+
+/// Sets the failure policy of the webhook, which is all that the chart makes of that value.
+async fn fail_by(scene: &Scene, failure_policy: &str) -> Result<()> {
+    let name = &scene.installation.namespace;
+    let path = "/webhooks/0/failurePolicy";
+    let patch = json!([{"op": "replace", "path": path, "value": failure_policy}]).to_string();
+    let patch = ["--type=json", "--patch", &patch];
+    let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
+    scene.tool().run(&args.concat()).await.map(drop)
 }
 
 /// Waits until exactly the cases for which the webhook must be called are refused. The webhook is down.

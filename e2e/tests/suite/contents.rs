@@ -23,7 +23,7 @@ async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
         }
         for change in [config_map("app", "2"), secret("app", "2")] {
             scene.apply(&[change]).await?;
-            before = each_rolls_once(scene, &workloads, &before).await?;
+            before = scene.each_rolls_once(&workloads, &before).await?;
         }
         Ok(())
     })
@@ -61,7 +61,7 @@ async fn every_form_of_content_is_tracked() -> Result<()> {
             }),
         ] {
             scene.apply(&[change]).await?;
-            before = each_rolls_once(scene, &workloads, &before).await?;
+            before = scene.each_rolls_once(&workloads, &before).await?;
         }
         Ok(())
     })
@@ -107,7 +107,7 @@ async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once() -
             scene
                 .kubectl_with_input(&["replace", "--force", "--filename=-"], &change)
                 .await?;
-            before = each_rolls_once(scene, &workloads, &before).await?;
+            before = scene.each_rolls_once(&workloads, &before).await?;
         }
         Ok(())
     })
@@ -154,7 +154,7 @@ async fn nothing_but_content_rolls() -> Result<()> {
                 scene.kubectl(args).await?;
             }
         }
-        each_rolls_not(scene, &workloads, &before).await
+        scene.each_rolls_not(&workloads, &before).await
     })
     .await
 }
@@ -176,7 +176,7 @@ async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing() -> Result<
             let mark = scene.mark().await?;
             ended.end(scene).await;
             scene.operator.start_again().await?;
-            each_rolls_not(scene, &workloads, &before).await?;
+            scene.each_rolls_not(&workloads, &before).await?;
             assert_eq!(writes_to(scene, mark, "web").await?, Vec::<String>::new());
         }
         Ok(())
@@ -203,7 +203,7 @@ async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout() -> Re
             ended.end(scene).await;
             scene.apply(&[change]).await?;
             scene.operator.start_again().await?;
-            before = each_rolls_once(scene, &workloads, &before).await?;
+            before = scene.each_rolls_once(&workloads, &before).await?;
         }
         Ok(())
     })
@@ -362,15 +362,13 @@ async fn a_listed_object_that_comes_or_goes_rolls_once() -> Result<()> {
         let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
         let mut before = created(scene, &workloads).await?;
         scene.apply(&[config_map("app", "1")]).await?;
-        before = each_rolls_once(scene, &workloads, &before).await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
         scene.delete("secret/app").await?;
-        before = each_rolls_once(scene, &workloads, &before).await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
         scene.apply(&[secret("app", "2")]).await?;
-        before = each_rolls_once(scene, &workloads, &before).await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
         scene.delete("configmap/app").await?;
-        each_rolls_once(scene, &workloads, &before)
-            .await
-            .map(|_| ())
+        scene.each_rolls_once(&workloads, &before).await.map(|_| ())
     })
     .await
 }
@@ -423,9 +421,7 @@ async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> 
                 .patch("app", &PatchParams::default(), &change)
                 .await?;
         }
-        each_rolls_once(scene, &workloads, &before)
-            .await
-            .map(|_| ())
+        scene.each_rolls_once(&workloads, &before).await.map(|_| ())
     })
     .await
 }
@@ -555,7 +551,7 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
         scene.rolls_once(&falsely, &falsely_before).await?;
         scene.rolls_not(&sometimes, &sometimes_before).await?;
         scene.rolls_not(&never, &never_before).await?;
-        each_rolls_not(scene, &opting_out, &before).await?;
+        scene.each_rolls_not(&opting_out, &before).await?;
 
         let unlabel = format!("{IGNORED}-");
         scene.label(&sometimes.reference(), &unlabel).await?;
@@ -578,14 +574,14 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
             assert_eq!(before.key, Some(expected), "set on create");
         }
         scene.apply(&[config_map("app", "2")]).await?;
-        before = each_rolls_once(scene, &workloads, &before).await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
         for workload in &workloads {
             let object = scene.object(&workload.reference()).await?;
             assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "message");
             let other = format!("{CONFIG_HASH}=other");
             scene.annotate(&workload.reference(), &other).await?;
         }
-        each_rolls_not(scene, &workloads, &before).await?;
+        scene.each_rolls_not(&workloads, &before).await?;
         for workload in &workloads {
             let object = scene.object(&workload.reference()).await?;
             assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "other");
@@ -610,7 +606,7 @@ async fn an_event_names_the_object_that_changed() -> Result<()> {
         // Objects that the operator sees for the first time are not reported as changed.
         scene.quiet().await?;
         scene.apply(&[secret("app", "2")]).await?;
-        each_rolls_once(scene, &workloads, &before).await?;
+        scene.each_rolls_once(&workloads, &before).await?;
         for workload in &workloads {
             let note = scene.event(workload, "ConfigChanged").await?;
             assert_eq!(note, "restarting pods: Secret app changed");
@@ -644,30 +640,7 @@ fn every_kind(build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
 async fn created(scene: &Scene, workloads: &[Workload]) -> Result<Vec<Snapshot>> {
     let manifests: Vec<_> = workloads.iter().map(Workload::manifest).collect();
     scene.apply(&manifests).await?;
-    let mut snapshots = Vec::new();
-    for workload in workloads {
-        snapshots.push(scene.snapshot(workload).await?);
-    }
-    Ok(snapshots)
-}
-
-async fn each_rolls_once(
-    scene: &Scene,
-    workloads: &[Workload],
-    before: &[Snapshot],
-) -> Result<Vec<Snapshot>> {
-    let mut after = Vec::new();
-    for (workload, before) in workloads.iter().zip(before) {
-        after.push(scene.rolls_once(workload, before).await?);
-    }
-    Ok(after)
-}
-
-async fn each_rolls_not(scene: &Scene, workloads: &[Workload], before: &[Snapshot]) -> Result<()> {
-    for (workload, before) in workloads.iter().zip(before) {
-        scene.rolls_not(workload, before).await?;
-    }
-    Ok(())
+    scene.snapshots(workloads).await
 }
 
 /// Returns the operator's writes to workloads of this name since `mark`.

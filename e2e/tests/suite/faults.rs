@@ -12,7 +12,7 @@ use kube::{
 use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, wait_for,
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, full, wait_for,
 };
 use serde_json::json;
 use tokio::time::{interval, timeout};
@@ -36,12 +36,18 @@ pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<Control
     .await
 }
 
-/// Creates four workloads of each kind that list ConfigMap and Secret `app`.
+/// Creates a few workloads of each kind that list ConfigMap and Secret `app`.
 pub(crate) async fn workloads(scene: &Scene) -> Result<Vec<Workload>> {
+    so_many_workloads(scene, if full() { 4 } else { 2 }).await
+}
+
+/// Creates this number of workloads of each kind that list ConfigMap and Secret `app`.
+pub(crate) async fn so_many_workloads(scene: &Scene, of_each_kind: usize) -> Result<Vec<Workload>> {
     let workloads: Vec<_> = Kind::ALL
         .into_iter()
         .flat_map(|kind| {
-            (0..4).map(move |number| Workload::new(kind, &format!("web-{number}")).without_pods())
+            (0..of_each_kind)
+                .map(move |number| Workload::new(kind, &format!("web-{number}")).without_pods())
         })
         .map(|workload| workload.lists("app").lists_secrets("app"))
         .collect();

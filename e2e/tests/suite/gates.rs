@@ -51,9 +51,7 @@ async fn changes_while_a_window_is_closed_are_one_rollout_when_it_opens() -> Res
         for workload in &all {
             scene.patch(workload, &open).await?;
         }
-        for (workload, before) in all.iter().zip(&before).skip(1) {
-            scene.rolls_once(workload, before).await?;
-        }
+        scene.each_rolls_once(&all[1..], &before[1..]).await?;
         ensure!(scene.snapshot(&all[0]).await? == restarted);
         Ok(())
     })
@@ -161,9 +159,7 @@ async fn a_hold_on_a_secret_or_a_config_map_is_one_rollout_once_it_is_gone() -> 
         let held = scene.snapshots(&all[1..]).await?;
         ensure!(held == before[1..], "{before:?}, {held:?}");
         scene.apply(&[app]).await?;
-        for (workload, before) in all.iter().zip(&before).skip(1) {
-            scene.rolls_once(workload, before).await?;
-        }
+        scene.each_rolls_once(&all[1..], &before[1..]).await?;
         Ok(())
     })
     .await

@@ -236,7 +236,7 @@ async fn a_lease_with_times_out_of_range_is_taken() -> Result<()> {
 
 #[tokio::test]
 async fn changes_while_nobody_leads_are_found_and_nothing_else_is_written() -> Result<()> {
-    let count = if full() { 100 } else { 30 };
+    let count = if full() { 100 } else { 15 };
     Scene::play(replicas(), async |scene| {
         let lists = |(number, workload): (usize, Workload)| {
             workload.lists_secrets(&format!("app-{number}"))
@@ -406,5 +406,5 @@ fn replicas() -> Options {
 
 /// Returns how often [`written_while_late`] changes Secrets.
 fn rounds() -> usize {
-    if full() { 10 } else { 5 }
+    if full() { 10 } else { 3 }
 }

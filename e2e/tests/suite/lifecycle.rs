@@ -5,22 +5,19 @@ use pod_reloader_e2e::{
     Installation, Options, Scene, Snapshot, has_mutating_policies, merge, play_test_pod,
     workload::{Workload, config_map},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test]
 async fn in_all_namespaces_with_a_ca_of_its_own() -> Result<()> {
-    live(in_all_namespaces("lifecycle-own", json!({}))).await
-}
-
-#[tokio::test]
-async fn in_all_namespaces_with_cert_manager() -> Result<()> {
-    let values = json!({"webhook": {"certManager": {"enabled": true}}});
-    live(in_all_namespaces("lifecycle-cert-manager", values)).await
-}
-
-#[tokio::test]
-async fn in_one_namespace_with_a_ca_of_its_own() -> Result<()> {
-    live(Options::default()).await
+    // All namespaces without this label belong to other tests.
+    const LABEL: &str = "lifecycle";
+    live(Options {
+        everywhere: true,
+        values: json!({"watch": {"namespaceSelector": {"matchLabels": {LABEL: "x"}}}}),
+        namespace_labels: vec![format!("{LABEL}=x")],
+        ..Options::default()
+    })
+    .await
 }
 
 #[tokio::test]
@@ -35,18 +32,6 @@ async fn in_one_namespace_with_cert_manager_and_all_that_is_off_by_default() -> 
         ..Options::default()
     })
     .await
-}
-
-/// Returns options for all namespaces with this label: others belong to other tests.
-fn in_all_namespaces(label: &str, mut values: Value) -> Options {
-    let selector = json!({"watch": {"namespaceSelector": {"matchLabels": {label: "x"}}}});
-    merge(&mut values, &selector);
-    Options {
-        everywhere: true,
-        values,
-        namespace_labels: vec![format!("{label}=x")],
-        ..Options::default()
-    }
 }
 
 /// Installs, upgrades, tests, rolls back and uninstalls a release. Pods are restarted only when the

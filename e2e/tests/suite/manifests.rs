@@ -94,8 +94,8 @@ fn kustomize_moves_everything_to_another_namespace() -> Result<()> {
 async fn the_manifests_alone_install_a_working_operator() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     let outcome = async {
-        live(&control_plane, &["apply"]).await?;
-        live(&control_plane, &["apply", "--server-side"]).await?;
+        live(&control_plane).await?;
+        applied_on_the_servers_side(&control_plane).await?;
         patched(&control_plane).await
     };
     let outcome = outcome.await;
@@ -130,13 +130,12 @@ async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Resu
 }
 
 /// Applies the manifests, restarts a workload, applies again, and deletes.
-async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
+async fn live(control_plane: &ControlPlane) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let plain = plain_manifests()?;
     let file = plain.path().join("install.yaml");
     let file = format!("--filename={}", file.display());
-    let apply = [apply, &[&*file]].concat();
-    kubectl.run(&apply).await?;
+    kubectl.run(&["apply", &file]).await?;
     let directory = tempfile::tempdir()?;
     let (_, operator) = operator(control_plane, free_port()?, directory.path()).await?;
 
@@ -157,20 +156,7 @@ async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     })
     .await?;
 
-    let before = versions(control_plane, &file).await?;
-    ensure!(
-        before.iter().any(|object| object.contains("caBundle")),
-        "{before:#?}"
-    );
-    // The output of `kubectl apply` is no measure: it reports the lists of a pod template as changed.
-    let diff = [&["diff"], &apply[1..]].concat();
-    kubectl
-        .run(&diff)
-        .await
-        .context("it would change something")?;
-    kubectl.run(&apply).await?;
-    let after = versions(control_plane, &file).await?;
-    ensure!(after == before, "{before:#?}\n{after:#?}");
+    a_second_apply_changes_nothing(control_plane, &[&*file]).await?;
     operator.stop().await;
 
     // Deletes everything except the namespace, and so leaves the keys.
@@ -193,6 +179,48 @@ async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     let kept = key(control_plane, |_| true).await?;
     ensure!(kept == second, "deleting it moved a workload");
     kubectl.run(&["delete", "namespace", "shop"]).await?;
+    Ok(())
+}
+
+/// Applies the manifests on the side of the server, and again, and deletes them.
+async fn applied_on_the_servers_side(control_plane: &ControlPlane) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let plain = plain_manifests()?;
+    let file = plain.path().join("install.yaml");
+    let file = format!("--filename={}", file.display());
+    let server_side = ["--server-side", &file];
+    kubectl
+        .run(&[&["apply"], &server_side[..]].concat())
+        .await?;
+    let directory = tempfile::tempdir()?;
+    let (_, operator) = operator(control_plane, free_port()?, directory.path()).await?;
+    a_second_apply_changes_nothing(control_plane, &server_side).await?;
+    operator.stop().await;
+    kubectl.run(&["delete", &file]).await.map(drop)
+}
+
+/// Asserts that a second `kubectl apply` with these arguments, the last of which names the file, changes nothing, once the
+/// operator has written its CA.
+async fn a_second_apply_changes_nothing(control_plane: &ControlPlane, args: &[&str]) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let file = args.last().context("a file")?;
+    let before = wait_for("the CA of the operator", PATIENCE, async || {
+        let versions = versions(control_plane, file).await?;
+        let has_ca = versions.iter().any(|object| object.contains("caBundle"));
+        Ok(match has_ca {
+            true => Attempt::Done(versions),
+            false => Attempt::NotYet(format!("{versions:#?}")),
+        })
+    })
+    .await?;
+    // The output of `kubectl apply` is no measure: it reports the lists of a pod template as changed.
+    kubectl
+        .run(&[&["diff"], args].concat())
+        .await
+        .context("it would change something")?;
+    kubectl.run(&[&["apply"], args].concat()).await?;
+    let after = versions(control_plane, file).await?;
+    ensure!(after == before, "{before:#?}\n{after:#?}");
     Ok(())
 }
 

@@ -149,12 +149,12 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
     Scene::play(options, async |scene| {
         scene.put_all(&[config_map("app", "1")]).await?;
         let lists = |workload: Workload| workload.lists("app");
-        let workloads: Vec<_> = crowd("web", 60).into_iter().map(lists).collect();
+        let workloads: Vec<_> = crowd("web", 30).into_iter().map(lists).collect();
         scene.create_all(&workloads).await?;
         scene.quiet().await?;
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
         let patches = Requests::containing("/deployments/").method(http::Method::PATCH);
-        let slow = proxy.add(Rule::new(patches, Fault::Delay(Duration::from_millis(500))));
+        let slow = proxy.add(Rule::new(patches, Fault::Delay(Duration::from_secs(1))));
         scene.put_all(&[config_map("app", "2")]).await?;
         slow.applied(1, PATIENCE).await?;
         let delete = ["delete", "namespace", "--wait=false", &scene.namespace];

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{BASELINE, Workload, config_map, key_of};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, chart, oracle, wait_for,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, chart, full, oracle, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -77,7 +77,7 @@ async fn each_release_manages_only_the_namespaces_with_its_label() -> Result<()>
 #[tokio::test]
 async fn a_namespace_that_moves_between_releases_rolls_once_and_only_at_its_next_change()
 -> Result<()> {
-    const EDITS: usize = 30;
+    let edits = if full() { 30 } else { 9 };
     let [first, second] = names("moves");
     play(release(&first), release(&second), async |stage| {
         let web = Workload::podless("web").lists("app");
@@ -96,8 +96,8 @@ async fn a_namespace_that_moves_between_releases_rolls_once_and_only_at_its_next
             let before = stage.snapshot(&web).await?;
             ensure!(before.key == Some(stage.expected(from, &web).await?));
             let mark = stage.a.mark().await?;
-            for edit in 0..EDITS {
-                if edit == EDITS / 3 {
+            for edit in 0..edits {
+                if edit == edits / 3 {
                     stage.label(Some(label)).await?;
                 }
                 // An edit that changes the template, one that does not, and one that does not call the

@@ -26,7 +26,7 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     Scene::play(options, async |scene| {
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
-        for round in 1..=rounds(2)? {
+        for round in 1..=rounds(1)? {
             let app = format!("app-{round}");
             let unreleased = Workload::deployment(&format!("unreleased-{round}"))
                 .lists(&app)

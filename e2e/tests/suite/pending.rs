@@ -111,9 +111,7 @@ async fn a_change_of_the_template_includes_the_pending_change_and_leaves_the_loo
         let mark = scene.mark().await?;
         scene.operator.stop().await;
         let with_loop = scene.start_operator(&["--reconcile=restart"]).await?;
-        for (web, after) in workloads.iter().zip(&after) {
-            scene.rolls_not(web, after).await?;
-        }
+        scene.each_rolls_not(&workloads, &after).await?;
         let requests = scene.requests(mark).await?;
         let patches: Vec<_> = requests
             .iter()
@@ -136,9 +134,7 @@ async fn the_loop_rolls_once_for_the_pending_change_after_it_is_switched_on() ->
         }
         scene.operator.stop().await;
         let with_loop = scene.start_operator(&["--reconcile=restart"]).await?;
-        for (web, before) in workloads.iter().zip(&before) {
-            scene.rolls_once(web, before).await?;
-        }
+        scene.each_rolls_once(&workloads, &before).await?;
         with_loop.stop().await;
         Ok(())
     })

@@ -132,11 +132,24 @@ fn a_push_of_a_damaged_image_says_so() -> Result<()> {
     Ok(())
 }
 
+/// One release, because it takes seconds to make.
 #[test]
-fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()> {
+fn a_release_has_what_users_and_stores_of_charts_and_plugins_need() -> Result<()> {
     let project = Project::create()?;
     let digest = project.image(&["amd64", "arm64"])?;
     let release = project.release()?;
+    has_a_chart_that_says_where_it_is_from(&project, &digest, &release).context("the chart")?;
+    has_a_provenance_of_each_file_the_commit_and_the_parameters(&digest, &release)
+        .context("the provenance")?;
+    has_a_manifest_for_krew_that_leads_to_each_archive(&release).context("the manifest")?;
+    names_its_image_by_digest_and_is_the_same_every_time(&project, &digest, &release)
+}
+
+fn names_its_image_by_digest_and_is_the_same_every_time(
+    project: &Project,
+    digest: &str,
+    release: &Release,
+) -> Result<()> {
     let image = format!("registry.example.com/pod-reloader:{VERSION}@{digest}");
     for manifests in ["install.yaml", "install-without-policy.yaml"] {
         let content = release.read(manifests)?;
@@ -178,11 +191,11 @@ fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()
     Ok(())
 }
 
-#[test]
-fn the_chart_of_a_release_says_where_it_is_from() -> Result<()> {
-    let project = Project::create()?;
-    let digest = project.image(&["amd64", "arm64"])?;
-    let release = project.release()?;
+fn has_a_chart_that_says_where_it_is_from(
+    project: &Project,
+    digest: &str,
+    release: &Release,
+) -> Result<()> {
     let package = release.path(&format!("pod-reloader-{VERSION}.tgz"));
     let shown = |what: &str| {
         let mut show = Command::new(&project.helm);
@@ -353,11 +366,10 @@ fn an_image_that_has_only_its_attestation_is_still_signed() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_provenance_names_each_file_the_commit_and_the_parameters() -> Result<()> {
-    let project = Project::create()?;
-    let digest = project.image(&["amd64", "arm64"])?;
-    let release = project.release()?;
+fn has_a_provenance_of_each_file_the_commit_and_the_parameters(
+    digest: &str,
+    release: &Release,
+) -> Result<()> {
     let provenance: Value = serde_json::from_str(&release.read("provenance.intoto.json")?)?;
     let subjects = provenance["subject"].as_array().context("subjects")?;
     for line in release.read("SHA256SUMS")?.lines() {
@@ -384,11 +396,7 @@ fn the_provenance_names_each_file_the_commit_and_the_parameters() -> Result<()> 
 }
 
 /// As krew's own checks have it: `make release-check` runs these where they are installed.
-#[test]
-fn the_manifest_for_krew_leads_to_each_archive() -> Result<()> {
-    let project = Project::create()?;
-    project.image(&["amd64", "arm64"])?;
-    let release = project.release()?;
+fn has_a_manifest_for_krew_that_leads_to_each_archive(release: &Release) -> Result<()> {
     let manifest: Value = serde_saphyr::from_str(&release.read("pod-reloader.yaml")?)?;
     ensure!(manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2");
     ensure!(manifest["kind"] == "Plugin");

@@ -30,7 +30,7 @@ async fn a_restart_after_sigkill_over_unchanged_workloads_writes_nothing() -> Re
 }
 
 fn workloads_in_all() -> usize {
-    if full() { 5000 } else { 120 }
+    if full() { 5000 } else { 40 }
 }
 
 fn options() -> Options {

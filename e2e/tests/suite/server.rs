@@ -454,7 +454,7 @@ async fn reviews_full_of_tiny_items_take_little_memory_and_give_it_back() -> Res
     unharmed(options, async |scene, caller| {
         let process = scene.operator.process();
         let before = process.resident_memory()?;
-        let rounds = if full() { 5 } else { 2 };
+        let rounds = if full() { 5 } else { 1 };
         for (what, path, review) in full_of_tiny_items(&scene.namespace) {
             ensure!(review.len() > 20_000_000, "{what}: {}", review.len());
             let sent = String::from_utf8(request(LONG_TIMEOUT, &review))?;

@@ -211,16 +211,11 @@ async fn pods_are_not_restarted_when_their_workload_is_created_again() -> Result
         for (workload, _) in &all {
             orphan(scene, workload).await?;
         }
-        let again: Vec<_> = all.iter().map(|(workload, _)| workload.clone()).collect();
+        let (again, before): (Vec<_>, Vec<_>) = all.into_iter().unzip();
         scene.create_all(&again).await?;
-        for (workload, before) in &all {
-            scene.rolls_not(workload, before).await?;
-        }
+        scene.each_rolls_not(&again, &before).await?;
         scene.apply(&[config_map("app", "2")]).await?;
-        for (workload, before) in &all {
-            scene.rolls_once(workload, before).await?;
-        }
-        Ok(())
+        scene.each_rolls_once(&again, &before).await.map(drop)
     })
     .await
 }

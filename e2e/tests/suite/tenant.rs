@@ -130,7 +130,7 @@ async fn fill(scene: &Scene, tenant: &str) -> Result<()> {
         }})
     });
     create_all::<ConfigMap>(scene, tenant, "pod-reloader", fakes).await?;
-    let releases = (0..count(50_000, 1_500)).map(|number| {
+    let releases = (0..count(50_000, 500)).map(|number| {
         let name = format!("h{number}");
         let labels = json!({"owner": "helm", "status": "deployed", "name": name, "version": "1"});
         json!({"metadata": {"name": name, "labels": labels}})

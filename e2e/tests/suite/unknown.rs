@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Workload, config_map};
@@ -45,11 +46,7 @@ async fn a_hanging_read_leads_to_no_write() -> Result<()> {
 #[tokio::test]
 async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> Result<()> {
     Scene::play(proxied(), async |scene| {
-        for (fault, name) in [
-            (error(StatusCode::FORBIDDEN), "forbidden"),
-            (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
-            (Fault::Hang, "hanging"),
-        ] {
+        let made = try_join_all(unreadable().map(async |(fault, name)| {
             let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
             let unreadable = break_reads(scene, name, fault)?;
@@ -58,7 +55,11 @@ async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> R
             unreadable.applied(1, Duration::from_secs(1)).await?;
             unreadable.remove();
             right_in_the_end(scene, &workload).await?;
-            scene.quiet().await?;
+            anyhow::Ok((workload, before))
+        }))
+        .await?;
+        scene.quiet().await?;
+        for (workload, before) in made {
             let after = scene.snapshot(&workload).await?;
             ensure!(after.revisions.len() == 2, "{before:?}, {after:?}");
         }
@@ -70,11 +71,7 @@ async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> R
 #[tokio::test]
 async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -> Result<()> {
     Scene::play(proxied(), async |scene| {
-        for (fault, name) in [
-            (error(StatusCode::FORBIDDEN), "forbidden"),
-            (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
-            (Fault::Hang, "hanging"),
-        ] {
+        let updated = try_join_all(unreadable().map(async |(fault, name)| {
             let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
             let before = scene.create(&workload).await?;
@@ -89,7 +86,11 @@ async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -
             ensure!(image.revisions.len() == 2, "{before:?}, {image:?}");
             unreadable.remove();
             right_in_the_end(scene, &workload).await?;
-            scene.quiet().await?;
+            anyhow::Ok((workload, image))
+        }))
+        .await?;
+        scene.quiet().await?;
+        for (workload, image) in updated {
             let after = scene.snapshot(&workload).await?;
             ensure!(after.revisions.len() == 3, "{image:?}, {after:?}");
         }
@@ -100,6 +101,15 @@ async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -
 
 fn web() -> Workload {
     Workload::podless("web").lists("app")
+}
+
+/// Returns each way in which reads fail, with the name of a ConfigMap whose reads fail so.
+fn unreadable() -> [(Fault, &'static str); 3] {
+    [
+        (error(StatusCode::FORBIDDEN), "forbidden"),
+        (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
+        (Fault::Hang, "hanging"),
+    ]
 }
 
 fn error(code: StatusCode) -> Fault {

@@ -34,6 +34,9 @@ kubectl() {
   esac
 }
 
+# Not empty in commands that a page does not show.
+prepares=''
+
 # The first argument that is no flag.
 release() {
   local argument
@@ -44,7 +47,14 @@ release() {
 
 helm() {
   case ${1:-} in
-    install | upgrade) and_pods helm "$@" --values "$(ask values "$(release "${@:2}")")" ;;
+    install | upgrade)
+      # To check the objects, Helm reads the schemas of all kinds, which takes it and the apiserver a second of processor
+      # time. Where a page shows how to install the chart, they are checked.
+      local unchecked=$prepares
+      [ "$1" = install ] || unchecked=yes
+      and_pods helm "$@" ${unchecked:+--disable-openapi-validation} \
+        --values "$(ask values "$(release "${@:2}")")"
+      ;;
     test)
       ask test >/dev/null &
       command helm "$@"

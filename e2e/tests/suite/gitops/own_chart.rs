@@ -48,14 +48,10 @@ async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
         // The first sync creates it, without a CA.
         let name = &scene.installation.namespace;
         kubectl(&["delete", "mutatingwebhookconfiguration", name]).await?;
-        kubectl(Sync::ArgoServerSide.args()).await?;
+        kubectl(Sync::Flux.args()).await?;
         let ca = ca_bundle(scene).await?;
         // The second sync on the side of the client knows what the first one has applied.
-        for (way, rounds) in [
-            (Sync::ArgoServerSide, 1),
-            (Sync::ArgoClientSide, 2),
-            (Sync::Flux, 1),
-        ] {
+        for (way, rounds) in [(Sync::Flux, 1), (Sync::ArgoClientSide, 2)] {
             for _ in 0..rounds {
                 kubectl(way.args()).await?;
                 assert_eq!(ca_bundle(scene).await?, ca);

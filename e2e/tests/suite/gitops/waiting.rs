@@ -21,7 +21,7 @@ async fn shows_in_no_sync(held_up: HeldUp) -> Result<()> {
     Scene::play(held_up.options(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let among = |web| held_up.among(web);
-        let mut apps = deployed_by(scene, &Sync::WITH_KUBECTL, among).await?;
+        let mut apps = deployed_by(scene, Sync::by_all(), among).await?;
         let all: Vec<_> = apps.iter().map(|app| app.web.clone()).collect();
         held_up.begins(scene, &all).await?;
 

@@ -19,35 +19,31 @@ async fn no_sync_shows_pins_or_takes_an_undo_back_and_a_release_is_one_rollout()
     };
     Scene::play(options, async |scene| {
         pins_are_in_force(scene).await?;
-        let mut apps = deployed_by(scene, &Sync::WITH_KUBECTL, pins_its_own).await?;
+        let mut apps = deployed_by(scene, Sync::by_all(), pins_its_own).await?;
         each_stays(scene, &apps, "1", None).await?;
 
-        each_releases(&mut apps, "2", "app:2").await?;
-        each_rolled(scene, &mut apps, 1).await?;
-        each_has(scene, &webs(&apps), "2", None).await?;
-
-        each_releases(&mut apps, "3", "app:2").await?;
+        each_releases(&mut apps, "2", "app:1").await?;
         each_rolled(scene, &mut apps, 1).await?;
         for web in webs(&apps) {
             scene
                 .kubectl(&["rollout", "undo", &web.reference()])
                 .await?;
         }
-        each_stays(scene, &apps, "2", Some("3")).await?;
+        each_stays(scene, &apps, "1", Some("2")).await?;
 
         let before = scene.snapshots(&webs(&apps)).await?;
-        each_releases(&mut apps, "3", "app:3").await?;
+        each_releases(&mut apps, "2", "app:2").await?;
         scene.quiet().await?;
         let after = scene.snapshots(&webs(&apps)).await?;
         for ((app, before), after) in apps.iter_mut().zip(before).zip(after) {
             ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
             app.before = after;
         }
-        each_has(scene, &webs(&apps), "2", Some("3")).await?;
+        each_has(scene, &webs(&apps), "1", Some("2")).await?;
 
-        each_releases(&mut apps, "4", "app:4").await?;
+        each_releases(&mut apps, "3", "app:3").await?;
         each_rolled(scene, &mut apps, 1).await?;
-        each_has(scene, &webs(&apps), "4", None).await
+        each_has(scene, &webs(&apps), "3", None).await
     })
     .await
 }

@@ -55,9 +55,7 @@ async fn an_undo_brings_the_first_content_back_and_stays_until_the_next_change()
         scene.operator.process().kill().await;
         scene.operator.start_again().await?;
         scene.quiet().await?;
-        for (workload, before) in all.iter().zip(&before) {
-            scene.rolls_not(workload, before).await?;
-        }
+        scene.each_rolls_not(&all, &before).await?;
         // Another change rolls the pods, with what they have.
         scene.apply(&[secret("creds", "2")]).await?;
         for (workload, before) in all.iter().zip(&before) {

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Kind, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, has_own_values, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, has_own_values, wait_for};
 use serde_json::{Value, json};
 
 use super::{PROTECT, merged, protected, protecting, refused};
@@ -204,8 +204,8 @@ async fn helm_uninstalls_a_release_unless_pods_of_others_use_its_protected_objec
 /// The loop knows nothing of what is created: its watches are held.
 #[tokio::test]
 async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> {
-    const USERS: usize = 200;
     const AT_ONCE: usize = 5;
+    let users = if full() { 200 } else { 40 };
     let options = Options {
         proxied: true,
         ..protecting()
@@ -221,7 +221,7 @@ async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> 
         scene.apply(&probe).await?;
         in_force(&secrets, "probe").await?;
         let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet];
-        let users = (0..USERS).map(async |at| {
+        let users = (0..users).map(async |at| {
             let name = format!("app-{at}");
             scene.apply(&[protected("Secret", &name, "in-use")]).await?;
             let of_kind = match kinds.get(at % (kinds.len() + 1)) {

@@ -17,7 +17,9 @@ use super::{
 #[tokio::test]
 async fn copies_come_in_whatever_order_source_namespace_and_sync_are_there() -> Result<()> {
     play(copying(Value::Null), async |scene| {
-        let orders = ["cns", "csn", "ncs", "nsc", "scn", "snc"];
+        // In the first three, each of them comes last once.
+        let orders = ["cns", "nsc", "scn", "csn", "ncs", "snc"];
+        let orders = orders.iter().take(if full() { 6 } else { 3 });
         try_join_all(orders.map(|order| in_order(scene, order)))
             .await
             .map(drop)
@@ -172,7 +174,7 @@ async fn a_copy_of_some_keys_keeps_the_type_that_promises_no_more() -> Result<()
 
 #[tokio::test]
 async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<()> {
-    let count = if full() { 1000 } else { 60 };
+    let count = if full() { 1000 } else { 20 };
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;

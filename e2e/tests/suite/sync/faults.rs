@@ -14,7 +14,7 @@ use super::{
 /// An operator that is killed, and an apiserver that cannot be reached for a while, in the middle of writes of each kind.
 #[tokio::test]
 async fn a_pass_that_is_broken_off_in_the_middle_leaves_nothing_undone() -> Result<()> {
-    let each = if full() { 500 } else { 6 };
+    let each = if full() { 500 } else { 4 };
     let options = Options {
         proxied: true,
         ..copying(Value::Null)
