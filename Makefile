@@ -125,9 +125,7 @@ oldest := $(firstword $(versions))
 on_oldest := clients:: pending:: rbac::with_its_own_ca rbac::with_pins rbac::with_protection pins::unpinned:: pins::pods::by_the_webhook protect::always:: bind::guards:: sync::guards::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
-# A call that fails shows in a write that fails, and under the other policy in one that passes by. One of them does.
-in_faults_alone := rolling::rolling_restarts_with_ignore
-# Nothing breaks in these, but they have a full size, too. They choose the values that they are about.
+# Nothing breaks in these, but they have a full size, too. A run with VALUES is about faults alone.
 only_larger := certificates::rotations_by_cert_manager gitops:: operator_releases::a_namespace_that_moves pins::clients::no_sync protect::in_use::what_is_deleted_right_after staged::one_bad_edit sync::base_secret::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: limits:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
 # With values of its own, an operator looks after all namespaces, and has no Role for this one to change.
@@ -173,7 +171,7 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
 	$(call phase,build,$(build))
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
-	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) --test=suite --no-fail-fast -- $(floods) $(addprefix --skip=,$(in_faults_alone))))
+	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) --test=suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	$(if $(TEST)$(filter none,$(REAL)),,$(call where_it_can,smoke))
 	@scripts/test-runner --end
