@@ -68,7 +68,7 @@ async fn a_sync_whose_controller_dies_holds_nobody_back_for_long() -> Result<()>
 /// Makes releases that write the workload, and releases that do not. `waits` counts the waits.
 async fn each_release_is_one_rollout(scene: &Scene, tool: Tool, waits: &mut usize) -> Result<()> {
     let app = App::deploy(scene, tool).await?;
-    for round in 0..rounds(1)? {
+    for round in 0..rounds()? {
         let before = scene.snapshot(&app.web).await?;
         app.reports(&app.begins()).await?;
         app.writes_config(&format!("{round} a")).await?;

@@ -130,7 +130,7 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
         app.install().await?;
         let mut before = scene.snapshot(&app.workload()).await?;
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
-        for round in 2..2 + rounds(1)? {
+        for round in 2..2 + rounds()? {
             let mark = scene.mark().await?;
             let values = format!("--set=config={round},image={round}");
             app.upgrade(&[&[values.as_str()], &*pace].concat()).await?;

@@ -26,7 +26,7 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     Scene::play(options, async |scene| {
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
-        for round in 1..=rounds(1)? {
+        for round in 1..=rounds()? {
             let app = format!("app-{round}");
             let unreleased = Workload::deployment(&format!("unreleased-{round}"))
                 .lists(&app)
@@ -99,11 +99,11 @@ async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Res
     .await
 }
 
-/// Returns the number of releases that a test makes: `ROUNDS`, or so many.
-pub(crate) fn rounds(usual: usize) -> Result<usize> {
+/// Returns the number of releases that a test makes: `ROUNDS`, or one.
+pub(crate) fn rounds() -> Result<usize> {
     match env::var("ROUNDS") {
         Ok(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}")),
-        Err(_) => Ok(usual),
+        Err(_) => Ok(1),
     }
 }
 
