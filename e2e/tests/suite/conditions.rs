@@ -41,8 +41,7 @@ async fn exactly_the_annotations_of_the_dialects_that_are_on_are_read() -> Resul
             "autoReloadAll": true,
         });
         upgrade(scene, &ignoring).await?;
-        // The policy first: Helm writes it after the webhook, and it shows that the upgrade is in force. Before that, an
-        // outage is ignored, so no write would be refused anyway.
+        // The policy first: Helm writes it after the webhook, and it shows that the upgrade is in force.
         keeps(scene, &few, &none).await?;
         calls_for(scene, &few, &none).await
     })

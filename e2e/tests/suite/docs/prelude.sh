@@ -49,7 +49,7 @@ helm() {
   case ${1:-} in
     install | upgrade)
       # To check the objects, Helm reads the schemas of all kinds, which takes it and the apiserver a second of processor
-      # time. Where a page shows how to install the chart, they are checked.
+      # time. They are checked where a page shows `helm install`.
       local unchecked=$prepares
       [ "$1" = install ] || unchecked=yes
       and_pods helm "$@" ${unchecked:+--disable-openapi-validation} \
