@@ -496,9 +496,9 @@ async fn the_loop_gives_way_to_owners_that_revert_the_hash_or_the_restart_time()
             // Nothing but time shows that a loop does not go on.
             sleep(Duration::from_secs(5)).await;
             let later = turns_of_each(scene, mark, &all).await?;
-            for (turns, later) in turns.iter().zip(&later) {
-                ensure!(*turns <= 8 && *later <= turns + 1, "{turns}, {later}");
-            }
+            let mut both = turns.iter().zip(&later);
+            let has_stopped = both.all(|(turns, later)| *turns <= 8 && *later <= turns + 1);
+            ensure!(has_stopped, "{turns:?}, then {later:?}");
             scene.apply(&[config_map("app", "3")]).await?;
             wait_for("a turn for a change", PATIENCE, async || {
                 let turns = turns_of_each(scene, mark, &all).await?;
