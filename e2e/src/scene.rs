@@ -554,8 +554,8 @@ impl Scene {
     /// # Errors
     /// When they are not restarted, or more than once.
     pub async fn rolls_once(&self, workload: &Workload, before: &Snapshot) -> Result<Snapshot> {
-        let (workload, before) = (from_ref(workload), from_ref(before));
-        let mut after = self.each_rolls_once(workload, before).await?;
+        let all = self.each_rolls_once(from_ref(workload), from_ref(before));
+        let mut after = all.await?;
         after.pop().context("one workload has one snapshot")
     }
 

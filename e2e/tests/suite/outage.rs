@@ -38,7 +38,8 @@ async fn the_policy_preserves_the_hash_while_the_webhook_is_down() -> Result<()>
         for (workload, before) in workloads.iter().zip(&before) {
             let name = workload.reference();
             let without = workload.manifest().to_string();
-            let (rubbish, removal) = (argument(&rubbish()), removal());
+            let rubbish = argument(&rubbish());
+            let removal = removal();
             let writes = [
                 &["replace", "--filename=-"][..],
                 &["patch", &name, "--type=merge", &rubbish],

@@ -205,7 +205,7 @@ async fn helm_uninstalls_a_release_unless_pods_of_others_use_its_protected_objec
 #[tokio::test]
 async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> {
     const AT_ONCE: usize = 5;
-    let users = if full() { 200 } else { 40 };
+    let count = if full() { 200 } else { 40 };
     let options = Options {
         proxied: true,
         ..protecting()
@@ -221,7 +221,7 @@ async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> 
         scene.apply(&probe).await?;
         in_force(&secrets, "probe").await?;
         let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet];
-        let users = (0..users).map(async |at| {
+        let users = (0..count).map(async |at| {
             let name = format!("app-{at}");
             scene.apply(&[protected("Secret", &name, "in-use")]).await?;
             let of_kind = match kinds.get(at % (kinds.len() + 1)) {
