@@ -138,8 +138,8 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
             changes += 1;
             change(scene, &changes.to_string()).await?;
             // A pace, not a wait: users do not wait for the operator, so some calls that fail are for a change that is
-            // over.
-            sleep(Duration::from_millis(500)).await;
+            // over. After each of them, `wait_for` rests for twice as long.
+            sleep(Duration::from_millis(300)).await;
             let missing = faults.iter().find(|fault| fault.hits().applied < times);
             Ok(match missing {
                 None => Attempt::Done(()),
