@@ -342,6 +342,21 @@ mod tests {
     }
 
     #[test]
+    fn a_restart_that_somebody_reverts_is_repeated_without_a_pause() {
+        let (mut writes, now) = (Writes::default(), Instant::now());
+        for number in 0..LIMIT {
+            writes.restarted(&number.to_string(), now, true, LIMIT, now);
+        }
+        let last = (LIMIT - 1).to_string();
+        assert_eq!(writes.braked(&last, LIMIT, now), None);
+        let later = now + SECOND;
+        writes.restarted(&last, later, false, LIMIT, later);
+        // The pods had that content before, so it makes the pause no longer.
+        let pause = Some((now + FIRST_PAUSE, FIRST_PAUSE));
+        assert_eq!(writes.braked("other", LIMIT, later), pause);
+    }
+
+    #[test]
     fn a_change_costs_an_attempt_unless_restarts_have_no_limit() {
         let now = Instant::now();
         for (limit, is_refused) in [(0, false), (LIMIT, true)] {

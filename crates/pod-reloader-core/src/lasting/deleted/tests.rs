@@ -92,6 +92,8 @@ fn a_workload_that_is_deleted_whenever_it_has_its_settings_gets_them_ten_times()
             deleted.note(&web, &format!("{number}"), held(), now),
             "{number}"
         );
+        // What counts is the time since it had them.
+        now += MEMORY - Duration::from_secs(1);
         assert!(deleted.is_back(&web, "new"));
         let settings = deleted.due(&web, now).unwrap();
         deleted.put_back(&web, &settings, now);

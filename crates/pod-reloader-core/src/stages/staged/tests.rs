@@ -188,6 +188,20 @@ fn writes_that_do_not_arrive_do_not_prolong_the_deadline() {
 }
 
 #[test]
+fn a_workload_whose_write_is_refused_is_no_longer_waited_for() {
+    // Without an answer, the write may have arrived.
+    for (is_refused, why) in [(true, None), (false, Some(Why::IsTried))] {
+        let mut shop = Shop::open();
+        let change = shop.change("app", 1);
+        shop.goes(&[change], 2);
+        assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
+        let told = shop.stages.looked_in_vain(&shop.first, is_refused);
+        assert_eq!(told, [shop.last.id.clone()]);
+        assert_eq!(shop.waits(shop.change("app", 1), 5), why, "{is_refused}");
+    }
+}
+
+#[test]
 fn an_object_that_was_not_tracked_before_has_a_deadline_of_its_own() {
     let mut shop = Shop::open();
     let change = shop.change("app", 2);

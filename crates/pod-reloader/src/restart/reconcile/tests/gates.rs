@@ -118,6 +118,22 @@ async fn a_hold_that_only_the_fresh_read_shows_holds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_is_reported_even_if_the_workload_was_restarted_too_often() {
+    let operator = Operator::with([deployment("web")]).await;
+    // With its first hash, it is restarted five times.
+    for value in ["2", "3", "4", "5"] {
+        changes(&operator, value).await;
+    }
+    annotates(&operator, HOLD, Some("true"));
+    changes(&operator, "6").await;
+    let held_up = &operator.metrics.held_up;
+    assert_eq!((held_up.gated.get(), held_up.braked.get()), (1, 0));
+    annotates(&operator, HOLD, None);
+    pass(Duration::from_secs(1)).await;
+    assert_eq!((held_up.gated.get(), held_up.braked.get()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_on_hold_holds_what_tracks_it() {
     let operator = Operator::with([deployment("web")]).await;
     let hold = |value: Option<&str>| {

@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 use super::stages::waits_for;
 use super::*;
 
-const ENDED: &str = "deployed";
-const UNDER_WAY: &str = "pending-upgrade";
+pub(super) const ENDED: &str = "deployed";
+pub(super) const UNDER_WAY: &str = "pending-upgrade";
 
 /// Lets Helm write the Secret of a revision of the release `shop`.
-fn helm(operator: &Operator, number: u64, status: &str, is_modified: bool) {
+pub(super) fn helm(operator: &Operator, number: u64, status: &str, is_modified: bool) {
     let mut labels = json!({
         "owner": "helm", "name": "shop", "version": number.to_string(), "status": status,
     });
@@ -30,12 +30,17 @@ fn helm(operator: &Operator, number: u64, status: &str, is_modified: bool) {
         .seen(secret.revision().unwrap());
 }
 
+/// Returns the Deployment as one of the release `shop`.
+pub(super) fn of_shop(mut object: Value) -> Value {
+    let annotations = &mut object["metadata"]["annotations"];
+    annotations["meta.helm.sh/release-name"] = json!("shop");
+    annotations["meta.helm.sh/release-namespace"] = json!("ns");
+    object
+}
+
 /// Starts with a Deployment `web` and a ConfigMap `app` of the release `shop`, which has ended.
 async fn released() -> Operator {
-    let mut web = deployment("web");
-    web["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("shop");
-    web["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = json!("ns");
-    let operator = Operator::with([web]).await;
+    let operator = Operator::with([of_shop(deployment("web"))]).await;
     operator.apiserver.write_config_map_of("shop", "app", "1");
     operator.hears("app").await;
     helm(&operator, 1, ENDED, true);
@@ -261,6 +266,22 @@ async fn a_change_by_somebody_else_during_a_release_is_not_lost() {
     helm(&operator, 2, ENDED, true);
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 1);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_for_others_during_a_release_says_nothing_about_its_end() {
+    let operator = Operator::with([of_shop(deployment("web")), deployment("api")]).await;
+    helm(&operator, 2, UNDER_WAY, false);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("api"), operator.hash_of("app"));
+    assert_ne!(operator.config_hash("web"), operator.hash_of("app"));
+    // No watch shows this.
+    operator.apiserver.write_config_map("app", "3");
+    helm(&operator, 2, ENDED, true);
+    pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pod_reloader_core::annotations::{DEADLINE, STAGE};
+use pod_reloader_core::annotations::{DEADLINE, HOLD, STAGE};
 
 use super::stages::{becomes, changes, patched, right, staged, with_pods};
 use super::*;
@@ -190,6 +190,37 @@ async fn a_namespace_has_a_limit_of_its_own_and_stages_hold_within_it() {
     becomes(&operator, "a", 1);
     pass(Duration::from_secs(1)).await;
     assert_eq!(right(&operator), ["a", "b", "c", "e"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_waits_for_its_stage_does_not_wait_for_a_slot() {
+    let limits = Limits {
+        cluster: 0,
+        namespace: 1,
+    };
+    let operator = limited(limits, ["a", "b"].map(staged)).await;
+    pass(Duration::from_secs(60)).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(right(&operator), ["a"]);
+    let events = ["WaitingForStage", "WaitingForSlot"].map(|it| operator.events(it));
+    assert_eq!(events, [1, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_held_while_it_waits_for_a_slot_gives_up_its_place() {
+    let operator = limited(TWO, five()).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(right(&operator), ["a", "b"]);
+    let mut next = operator.apiserver.deployment("c");
+    next["metadata"]["annotations"][HOLD] = json!("true");
+    operator.apiserver.write_deployment(next);
+    operator.sees("c");
+    pass(Duration::from_secs(1)).await;
+    becomes(&operator, "b", 1);
+    pass(Duration::from_millis(100)).await;
+    assert_eq!(right(&operator), ["a", "b", "d"]);
 }
 
 #[tokio::test(start_paused = true)]

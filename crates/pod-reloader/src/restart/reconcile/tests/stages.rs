@@ -314,6 +314,28 @@ async fn nobody_waits_for_a_workload_on_hold() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_workload_that_was_restarted_too_often() {
+    let operator = with_two_objects([tracks("a", "x,y"), tracks("b", "x")]).await;
+    // With its first hash, it is restarted five times.
+    for value in ["2", "3", "4", "5"] {
+        edits(&operator, "y", json!({"a": value})).await;
+        becomes(&operator, "a", 1);
+    }
+    assert_eq!(patched(&operator), ["a"; 4]);
+    // The other one has settled long before, and waits for it until then.
+    let slow = settling(operator.apiserver.deployment("a"), "20s");
+    operator.apiserver.write_deployment(slow);
+    operator.sees("a");
+    operator.apiserver.forget_calls();
+    edits(&operator, "x", json!({"a": "2"})).await;
+    assert!(patched(&operator).is_empty());
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(patched(&operator), ["b"]);
+    assert_eq!(operator.events("WaitingForStage"), 1);
+    assert_eq!(operator.metrics.held_up.braked.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_that_is_deleted_or_leaves_while_others_wait_for_it_holds_nobody_back() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
     changes(&operator, "2").await;
@@ -453,6 +475,20 @@ async fn a_change_of_other_keys_does_not_end_a_trial() {
         pass(Duration::from_secs(60)).await;
     }
     assert_eq!(patched(&operator), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_other_keys_does_not_take_a_verdict_back() {
+    let deployments = ["a", "b", "c"].map(|name| tracks(name, "x[a]"));
+    let operator = with_two_objects(deployments).await;
+    edits(&operator, "x", json!({"a": "2", "b": "1"})).await;
+    becomes(&operator, "a", 1);
+    edits(&operator, "x", json!({"a": "2", "b": "2"})).await;
+    assert_eq!(patched(&operator), ["a"]);
+    pass(SOAK_OF_ALL + Duration::from_secs(5)).await;
+    let mut patched = patched(&operator);
+    patched.sort();
+    assert_eq!(patched, ["a", "b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 use pod_reloader_core::annotations::{RESTART_WINDOW, STAGE, STAGED, TOGETHER};
 
+use super::releases::{ENDED, UNDER_WAY, helm, of_shop};
 use super::stages::becomes;
 use super::*;
 
@@ -100,6 +101,25 @@ async fn a_password_that_is_late_by_a_minute_is_rolled_out_at_once() {
     changes(&operator, "password", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_whose_change_only_the_fresh_reads_show_waits_for_its_password() {
+    // Without a settle period, nothing else looks at the change once more.
+    let operator = at_rest([of_shop(settling(together("web"), "0s"))]).await;
+    helm(&operator, 2, UNDER_WAY, false);
+    changes(&operator, "app", "2").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.events("WaitingForRelease"), 1);
+    // No watch shows this.
+    operator.apiserver.write_config_map("user", "2");
+    helm(&operator, 2, ENDED, true);
+    pass(MINUTE).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.events("WaitingForTogether"), 1);
+    changes(&operator, "password", "2").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
