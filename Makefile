@@ -48,9 +48,10 @@ ifneq ($(wildcard $(sccache_root)/bin/sccache),)
 export RUSTC_WRAPPER := $(sccache_root)/bin/sccache
 export SCCACHE_DIR := $(sccache_root)/kept
 export SCCACHE_CACHE_SIZE := 4G
-# A server of its own, which ends a minute after its last use.
+# A server of its own. It counts the seconds since it was last asked, and ends even if it still compiles: the largest crate
+# takes more than a minute on a busy machine.
 export SCCACHE_SERVER_UDS := $(sccache_root)/socket
-export SCCACHE_IDLE_TIMEOUT := 60
+export SCCACHE_IDLE_TIMEOUT := 300
 # Without it, the compiler runs as if there were no cache.
 export SCCACHE_IGNORE_SERVER_IO_ERROR := 1
 endif
