@@ -18,7 +18,7 @@ use crate::{
     port::free_ports,
     process::Program,
     programs::Programs,
-    tool::Tool,
+    tool::{QUICK_KUBECTL, Tool},
 };
 
 /// The settings that the components of one control plane share.
@@ -57,6 +57,9 @@ impl Launch {
         };
         fs::write(launch.audit_policy(), AUDIT_POLICY)?;
         fs::write(launch.stages(), launch.all_stages()?)?;
+        let preferences = directory.join(".kube");
+        fs::create_dir_all(&preferences)?;
+        fs::write(preferences.join("kuberc"), QUICK_KUBECTL)?;
         for user in User::ALL {
             launch.kubeconfig_of(user).write(&launch.kubeconfig(user))?;
         }
