@@ -45,7 +45,14 @@ pub(crate) fn holders<'a>(
 
 /// Returns true if a workload with these gates waits until somebody opens them. A restart window opens by itself.
 pub(crate) fn need_somebody(gates: &Gates) -> bool {
-    gates.hold.is_some() || gates.needs_approval || gates.windows == Some(None)
+    // Without `..`, so that a gate that is added is not left out here.
+    let Gates {
+        hold,
+        needs_approval,
+        approved: _,
+        windows,
+    } = gates;
+    hold.is_some() || *needs_approval || *windows == Some(None)
 }
 
 /// Says what has to happen before a workload gets any change, if its own gates ask for something.

@@ -38,6 +38,12 @@ pub fn parse(text: &str) -> Option<Duration> {
     Some(total)
 }
 
+/// Returns the time in an annotation: [`MAX_SETTLE_PERIOD`] at most. `None` if it is not a duration. The warnings about such
+/// annotations say the same.
+pub(crate) fn of_annotation(text: &str) -> Option<Duration> {
+    parse(text).map(|time| time.min(MAX_SETTLE_PERIOD))
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;

@@ -45,22 +45,31 @@ impl Gates {
                 .filter(|it| is_hold(it))
                 .map(|_| Hold::Namespace),
         };
-        let needs_approval = annotation(APPROVAL).is_some();
-        let windows = annotation(RESTART_WINDOW);
-        (hold.is_some() || needs_approval || windows.is_some()).then(|| {
-            let approved = own(APPROVE).filter(|it| are_digits(it));
-            Box::new(Self {
-                hold,
-                needs_approval,
-                approved: approved.map(Into::into),
-                windows: windows.map(Windows::parse),
-            })
-        })
+        let approved = own(APPROVE).filter(|it| are_digits(it));
+        let gates = Self {
+            hold,
+            needs_approval: annotation(APPROVAL).is_some(),
+            approved: approved.map(Into::into),
+            windows: annotation(RESTART_WINDOW).map(Windows::parse),
+        };
+        // An approval alone is no gate.
+        let none = Self {
+            approved: gates.approved.clone(),
+            ..Self::default()
+        };
+        (gates != none).then(|| Box::new(gates))
     }
 
     /// Returns the memory that the gates take, in bytes.
     pub(crate) fn weight(&self) -> usize {
-        let windows = self.windows.iter().flatten();
+        // Without `..`, so that a gate that is added is not left out here.
+        let Self {
+            hold: _,
+            needs_approval: _,
+            approved: _,
+            windows,
+        } = self;
+        let windows = windows.iter().flatten();
         size_of_val(self) + windows.map(Windows::weight).sum::<usize>()
     }
 
@@ -246,5 +255,7 @@ mod tests {
     #[test]
     fn a_workload_without_gates_keeps_nothing_of_them() {
         assert_eq!(web().build().gates, None);
+        let approved = web().annotation("approve", "48a63946");
+        assert_eq!(approved.build().gates, None);
     }
 }

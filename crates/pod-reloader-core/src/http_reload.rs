@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::annotations::{RELOAD_DELAY, RELOAD_TIMEOUT, RELOAD_URL};
 use crate::digest::{Content, Contents};
 use crate::discovery::{Consumption, PodSpec};
-use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::duration;
 use crate::kind::WorkloadKind;
 use crate::name::Name;
 use crate::reference::Reference;
@@ -119,8 +119,8 @@ impl HttpReload {
             });
         }
         let time = |key, default| {
-            let time = annotation(key).and_then(duration::parse);
-            time.unwrap_or(default).min(MAX_SETTLE_PERIOD)
+            let time = annotation(key).and_then(duration::of_annotation);
+            time.unwrap_or(default)
         };
         Ok(Some(Box::new(Self {
             target,

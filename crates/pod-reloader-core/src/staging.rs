@@ -102,13 +102,13 @@ impl Staging {
         if staged == Staged::Nothing && !defaults.judges_all {
             return None;
         }
-        let time = |key| annotation(key).and_then(duration::parse);
+        let time = |key| annotation(key).and_then(duration::of_annotation);
         let deadline = time(DEADLINE).or(facts.progress_deadline());
         let stage = annotation(STAGE).and_then(|stage| stage.parse().ok());
         Some(Box::new(Self {
             staged,
             stage: stage.unwrap_or(DEFAULT_STAGE),
-            soak: time(SOAK).unwrap_or(defaults.soak).min(MAX_SETTLE_PERIOD),
+            soak: time(SOAK).unwrap_or(defaults.soak),
             deadline: deadline.unwrap_or(defaults.deadline).min(MAX_SETTLE_PERIOD),
             health: facts.health(kind, generation),
         }))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::annotations::{TOGETHER, TOGETHER_TIMEOUT};
 use crate::digest::Contents;
-use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::duration;
 use crate::list;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
@@ -39,10 +39,10 @@ impl Together {
     /// Reads the annotations of a workload. `None` if they do not name two objects.
     pub(crate) fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Box<Self>> {
         let items = items(annotation(TOGETHER)?)?;
-        let timeout = annotation(TOGETHER_TIMEOUT).and_then(duration::parse);
+        let timeout = annotation(TOGETHER_TIMEOUT).and_then(duration::of_annotation);
         Some(Box::new(Self {
             items,
-            timeout: timeout.unwrap_or(DEFAULT_TIMEOUT).min(MAX_SETTLE_PERIOD),
+            timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
         }))
     }
 

@@ -12,6 +12,8 @@ use pod_reloader_e2e::{
 };
 use serde_json::{Value, json};
 
+use crate::dialects::opted_in_by_others;
+
 #[tokio::test]
 async fn exactly_the_annotations_of_the_dialects_that_are_on_are_read() -> Result<()> {
     if lacks_mutating_policies().await? {
@@ -222,7 +224,7 @@ impl Case {
     }
 }
 
-/// Returns cases of every dialect.
+/// Returns cases of every dialect. Each of others has at least the workloads of `dialects.rs`.
 fn cases() -> Vec<Case> {
     use Says::{Nothing, OptsIn, OptsOut, SomethingElse};
     let one = || Workload::deployment("one");
@@ -252,13 +254,6 @@ fn cases() -> Vec<Case> {
             "true",
             OptsIn,
         ),
-        ("stakater", "reloader.stakater.com/search", "true", OptsIn),
-        (
-            "stakater",
-            "configmap.reloader.stakater.com/reload",
-            "a.*",
-            OptsIn,
-        ),
         (
             "stakater",
             "secret.reloader.stakater.com/reload",
@@ -276,12 +271,6 @@ fn cases() -> Vec<Case> {
             "secrets.exclude.reloader.stakater.com/reload",
             "a",
             SomethingElse,
-        ),
-        (
-            "wave",
-            "wave.pusher.com/update-on-config-change",
-            "true",
-            OptsIn,
         ),
         (
             "wave",
@@ -313,19 +302,7 @@ fn cases() -> Vec<Case> {
             "x",
             SomethingElse,
         ),
-        (
-            "fabric8",
-            "configmap.fabric8.io/update-on-change",
-            "app",
-            OptsIn,
-        ),
         ("fabric8", "configmap.fabric8.io/note", "x", SomethingElse),
-        (
-            "infisical",
-            "secrets.infisical.com/auto-reload",
-            "true",
-            OptsIn,
-        ),
         (
             "infisical",
             "secrets.infisical.com/auto-reload",
@@ -337,12 +314,6 @@ fn cases() -> Vec<Case> {
             "secrets.infisical.com/managed-secret.app",
             "1",
             Nothing,
-        ),
-        (
-            "onepassword",
-            "operator.1password.io/auto-restart",
-            "true",
-            OptsIn,
         ),
         (
             "onepassword",
@@ -414,6 +385,8 @@ fn cases() -> Vec<Case> {
     let both = one().annotated(AUTO, "false").lists("app");
     let mut cases: Vec<_> = annotated.into_iter().chain(of_template).collect();
     cases.extend(labelled.into_iter().chain(labelled_pods).chain(bare));
+    let of_others = opted_in_by_others();
+    cases.extend(of_others.map(|(dialect, workload)| Case::new(dialect, workload, OptsIn)));
     cases.push(Case::new(OURS, both, OptsIn));
     cases
 }

@@ -24,7 +24,7 @@ async fn every_dialect_is_taken_over_without_a_rollout_and_rolls_once_for_a_chan
         async |scene| {
             scene.apply(&config("1")).await?;
             mark(scene, "configmap/app", "reloader.stakater.com/match=true").await?;
-            let cases = opted_in_in_each_dialect();
+            let cases: Vec<_> = opted_in().into_iter().map(|(_, case)| case).collect();
             let before = taken_over(scene, &cases).await?;
             let templates = templates(scene, &cases).await?;
             let restarted = scene.mark().await?;
@@ -541,9 +541,15 @@ fn mounts(workload: Workload, config_map: &str) -> Workload {
     workload.with(&spec("containers"), json!([main]))
 }
 
-/// Returns a workload for each dialect, with traces of its controller. They use ConfigMap `app`, which is marked for
-/// `match`, and Secret `app`.
-fn opted_in_in_each_dialect() -> Vec<Case> {
+/// Returns workloads that opt in, at least one for each dialect of others, with the name of that dialect.
+pub(crate) fn opted_in_by_others() -> impl Iterator<Item = (&'static str, Workload)> {
+    let all = opted_in().into_iter();
+    all.map(|(dialect, case)| (dialect, case.workload))
+}
+
+/// Returns the same workloads with what they track, and with traces of their controllers. They use ConfigMap `app`, which
+/// is marked for `match`, and Secret `app`.
+fn opted_in() -> Vec<(&'static str, Case)> {
     let all = |kind, name| uses(Workload::new(kind, name).without_pods(), "app", "app");
     let of_template = |workload: Workload, key, value: &str| {
         let path = ["spec", "template", "metadata", "annotations", key];
@@ -585,7 +591,7 @@ fn opted_in_in_each_dialect() -> Vec<Case> {
         let has_case = cases.iter().any(is_of_it);
         assert!(has_case || dialect == OURS, "{dialect} has no workload");
     }
-    cases.map(|(_, case)| case).into()
+    cases.into()
 }
 
 /// Adds variables to the container of a workload.

@@ -11,7 +11,7 @@ use crate::advice::{self, Advice};
 use crate::annotations::{self, Inherited, Place};
 use crate::dialects::{OptIn, Subject};
 use crate::discovery::{PodSpec, Requirement};
-use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::duration;
 use crate::gate::Gates;
 use crate::http_reload::{self, HttpReload};
 use crate::kind::WorkloadKind;
@@ -294,8 +294,7 @@ fn settle_period(subject: &Subject<'_>, reading: &Reading) -> Option<Duration> {
     let annotation = |key: &str| subject.annotation(key);
     let text = annotation(annotations::SETTLE_PERIOD)
         .or_else(|| reading.dialects.settle_period(subject.kind, annotation));
-    let period = text.and_then(duration::parse);
-    period.map(|period| period.min(MAX_SETTLE_PERIOD))
+    text.and_then(duration::of_annotation)
 }
 
 /// Returns the advice on the annotations and labels.
