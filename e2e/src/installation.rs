@@ -145,7 +145,7 @@ impl Installation {
             &self.namespace,
             "--create-namespace",
             // To read the schemas of all kinds takes Helm and the apiserver a second of processor time. The objects of
-            // scenes without a release are checked, as are those of the releases that the documents show.
+            // scenes without a release are checked, as are those of each `helm install` that the documents show.
             "--disable-openapi-validation",
             "--values=-",
         ];

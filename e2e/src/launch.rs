@@ -18,7 +18,7 @@ use crate::{
     port::free_ports,
     process::Program,
     programs::Programs,
-    tool::{QUICK_KUBECTL, Tool},
+    tool::{KUBECTL_PREFERENCES, Tool},
 };
 
 /// The settings that the components of one control plane share.
@@ -59,7 +59,7 @@ impl Launch {
         fs::write(launch.stages(), launch.all_stages()?)?;
         let preferences = directory.join(".kube");
         fs::create_dir_all(&preferences)?;
-        fs::write(preferences.join("kuberc"), QUICK_KUBECTL)?;
+        fs::write(preferences.join("kuberc"), KUBECTL_PREFERENCES)?;
         for user in User::ALL {
             launch.kubeconfig_of(user).write(&launch.kubeconfig(user))?;
         }

@@ -74,7 +74,7 @@ pub use programs::{PROGRAMS_VARIABLE, Programs, go_program, of_the_workspace, pr
 pub use real_scene::RealScene;
 pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd};
 pub use stop_signals::{INTERRUPTED, StopSignals};
-pub use tool::{Output, Tool, VALIDATING_KUBECTL};
+pub use tool::{Output, Tool};
 pub use version::{OPERATOR_VARIABLE, Version, chart};
 pub use wait::{Attempt, PATIENCE, wait_for};
 

@@ -23,7 +23,11 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
         ..Options::default()
     };
     let others = others.map_or(Ok(10), |others| others.parse())?;
-    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let mut args: Vec<_> = args.iter().map(String::as_str).collect();
+    if !is_promised {
+        // What is measured is kubectl as users have it, without the preferences of these tests.
+        args.push("--openapi-patch=true");
+    }
     Scene::play(options, async |scene| {
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
         for round in 1..=rounds()? {

@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, env, fs, os::unix::fs::symlink, path::Path, pro
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Kubelet, OwnKind, PATIENCE, VALIDATING_KUBECTL, of_the_workspace,
-    own_kinds, wait_for,
+    Attempt, ControlPlane, Kubelet, OwnKind, PATIENCE, of_the_workspace, own_kinds, wait_for,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -45,7 +44,6 @@ impl<'a> Reader<'a> {
             control_plane.kubeconfig_path(),
             directory.path().join(KUBECONFIG),
         )?;
-        fs::write(directory.path().join(KUBERC), VALIDATING_KUBECTL)?;
         let kubelet = Kubelet::new(control_plane, &ARGS, &directory.path().join("kubelet"));
         fs::create_dir(directory.path().join("kubelet"))?;
         Ok(Self {
@@ -127,8 +125,7 @@ impl<'a> Reader<'a> {
 
     async fn follow(&self, block: &Block, port: u16) -> Result<()> {
         for script in &block.first {
-            let prepares = format!("prepares=yes\n{script}");
-            let (code, printed) = self.run(&prepares, port).await?;
+            let (code, printed) = self.run(script, port).await?;
             ensure!(
                 code == Some(0),
                 "what comes first ended by {code:?}: {script}\n{printed}"
@@ -209,7 +206,6 @@ impl<'a> Reader<'a> {
             .env_clear()
             .env("PATH", format!("{}:{plugins}:{path}", programs.display()))
             .env("KUBECONFIG", self.directory.path().join(KUBECONFIG))
-            .env("KUBERC", self.directory.path().join(KUBERC))
             // Shares what kubectl has cached about this cluster.
             .env("HOME", &self.control_plane.description().directory)
             .env("REPOSITORY", root())
@@ -340,8 +336,6 @@ const PRELUDE: &str = include_str!("prelude.sh");
 /// period is shorter than a user's.
 const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
-/// Preferences for kubectl.
-const KUBERC: &str = "reader.kuberc";
 /// The Secrets of Helm's releases.
 const RELEASES: &str = "/api/v1/secrets?labelSelector=owner%3Dhelm";
 /// The objects that pages leave behind in namespaces.
