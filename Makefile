@@ -241,7 +241,7 @@ test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each f
 
 # One after the other: each takes the machine for itself.
 .PHONY: faults
-faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting; VALUES=file
+faults: ## Run the tests of faults, and others that have a full size, at that size: thousands of workloads, minutes of waiting; VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,$(build))
