@@ -38,8 +38,8 @@ pub fn parse(text: &str) -> Option<Duration> {
     Some(total)
 }
 
-/// Returns the time in an annotation: [`MAX_SETTLE_PERIOD`] at most. `None` if it is not a duration. The warnings about such
-/// annotations say the same.
+/// Returns the time in an annotation: [`MAX_SETTLE_PERIOD`] at most. `None` if it is not a duration. `advice` warns
+/// about both.
 pub(crate) fn of_annotation(text: &str) -> Option<Duration> {
     parse(text).map(|time| time.min(MAX_SETTLE_PERIOD))
 }

@@ -52,7 +52,7 @@ impl Gates {
             approved: approved.map(Into::into),
             windows: annotation(RESTART_WINDOW).map(Windows::parse),
         };
-        // An approval alone is no gate.
+        // An approval alone is not a gate.
         let none = Self {
             approved: gates.approved.clone(),
             ..Self::default()

@@ -224,7 +224,7 @@ impl Case {
     }
 }
 
-/// Returns cases of every dialect. Each of others has at least the workloads of `dialects.rs`.
+/// Returns cases of every dialect, among them the workloads of `dialects.rs`.
 fn cases() -> Vec<Case> {
     use Says::{Nothing, OptsIn, OptsOut, SomethingElse};
     let one = || Workload::deployment("one");
