@@ -73,15 +73,20 @@ async fn config_that_is_a_hook_waits_for_the_workload_and_for_no_other_release()
             let plugin = scene.tool().plugin()?;
             let workload = format!("deployment/{}", slow.name);
             let namespace = format!("--namespace={}", scene.namespace);
-            let explained = plugin
-                .output(&["explain", &workload, &namespace], "")
-                .await?
-                .stdout;
             let release = format!(
                 "waiting for the Helm release {}/{}",
                 scene.namespace, slow.name
             );
-            ensure!(explained.contains(&release), "{explained}");
+            // Not at every instant: while another change settles, that is what a pass finds.
+            wait_for(&release, PATIENCE, async || {
+                let explain = ["explain", &workload, &namespace];
+                let explained = plugin.output(&explain, "").await?.stdout;
+                Ok(match explained.contains(&release) {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(explained),
+                })
+            })
+            .await?;
             // It is not held by the release of somebody else once its own has ended.
             let before = scene.snapshot(&quick.workload()).await?;
             quick.upgrade(&["--set=config=2"]).await?;
