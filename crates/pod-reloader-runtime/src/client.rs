@@ -15,6 +15,7 @@ use crate::error::{CallError, StartError};
 use crate::watch_age::Watches;
 
 mod connections;
+mod silence;
 
 /// The time limit of one call, except for watches.
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -62,27 +63,21 @@ impl Clients {
         config.default_retry = false;
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
-        let mut watches = config.clone();
-        watches.read_timeout = Some(WATCH_DEADLINE);
-        watches.reset_reader_on_write = true;
-        let mut calls = config;
-        calls.read_timeout = Some(DEADLINE);
-        calls.reset_reader_on_write = true;
-        let builder = |config: &Config| match connections(config) {
+        let builder = |silence| match connections(&config, silence) {
             Ok(service) => Ok(ClientBuilder::new(service, &config.default_namespace)),
             Err(source) => Err(StartError::Client {
                 source: source.into(),
             }),
         };
-        let client = |config| Ok(builder(config)?.build());
-        let (admission, lease) = (client(&calls)?, client(&calls)?);
+        let client = || Ok(builder(DEADLINE)?.build());
+        let (admission, lease) = (client()?, client()?);
         let _reconciling = reconciling.enter();
         Ok(Self {
             admission,
             lease,
-            reconcile: client(&calls)?,
-            watch: builder(&watches)?.with_layer(noted).build(),
-            events: client(&calls)?,
+            reconcile: client()?,
+            watch: builder(WATCH_DEADLINE)?.with_layer(noted).build(),
+            events: client()?,
         })
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::IntoResponse;
@@ -57,13 +57,18 @@ where
         }
         // Every step is entered within the poll above, so no other wake-up is needed.
         let deadline = progress.deadline(&server.limits);
-        if timer.deadline() != deadline {
+        // A timer that ends too early is set anew then. To set it at each step would wake the process up each time.
+        if deadline < timer.deadline() {
             timer.as_mut().reset(deadline);
         }
-        timer
-            .as_mut()
-            .poll(cx)
-            .map(|()| debug!(step = ?progress.state().step, "connection timed out"))
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if deadline <= Instant::now() {
+                debug!(step = ?progress.state().step, "connection timed out");
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
     })
     .await;
 }

@@ -43,6 +43,8 @@ pub(crate) async fn run(
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
+    // With a limit, hyper-timeout wakes the process up twice more for each read.
+    config.read_timeout = None;
     let client = Client::try_from(config)?;
     let config_maps: Api<PartialObjectMeta<ConfigMap>> =
         Api::namespaced(client.clone(), &namespace);
