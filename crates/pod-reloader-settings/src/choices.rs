@@ -28,6 +28,16 @@ pub enum ControllerName {
     Bind,
 }
 
+impl ControllerName {
+    /// Returns true if the chart has the writer run it, and not the operator.
+    pub fn runs_in_writer(self) -> bool {
+        match self {
+            Self::Restart | Self::Keep => false,
+            Self::Sync | Self::Bind => true,
+        }
+    }
+}
+
 /// [`FirstStamp`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FirstStampArg {

@@ -71,22 +71,17 @@ impl Parts {
         events: Events,
         reconciling: &Handle,
     ) -> Option<Arc<dyn Controller>> {
+        if !self.args.switches_on(name) {
+            return None;
+        }
         let writes = self.args.reconcile == Reconcile::Restart;
         let controller: Arc<dyn Controller> = match name {
             ControllerName::Restart => Arc::new(self.restarts(events, reconciling)),
-            ControllerName::Keep if !self.keeps() => return None,
+            ControllerName::Keep if !writes => return None,
             ControllerName::Keep => Arc::new(self.keeping(events)),
-            ControllerName::Sync if !self.args.sync => return None,
-            ControllerName::Sync if !writes => {
-                warn!("not copying to namespaces: --reconcile is not restart");
-                return None;
-            }
+            ControllerName::Sync if !writes => return idle("copying to namespaces"),
             ControllerName::Sync => Arc::new(self.syncs(events)),
-            ControllerName::Bind if self.args.field_bindings_kinds.0.is_empty() => return None,
-            ControllerName::Bind if !writes => {
-                warn!("not binding fields: --reconcile is not restart");
-                return None;
-            }
+            ControllerName::Bind if !writes => return idle("binding fields"),
             ControllerName::Bind => Arc::new(self.bindings(events)),
         };
         Some(controller)
@@ -183,6 +178,12 @@ impl Parts {
         self.tasks.spawn_draining("notifications", send);
         Some(notifications)
     }
+}
+
+/// Notes that a controller is switched on that must not write.
+fn idle(doing: &str) -> Option<Arc<dyn Controller>> {
+    warn!("not {doing}: --reconcile is not restart");
+    None
 }
 
 /// Runs `send`, and gives it only a short time once we stop. The time is measured here, because the timers
