@@ -17,9 +17,10 @@
 //!   [`complaint`], [`heartbeat`] and [`pause`] are for loops.
 //! - [`client`] makes the clients, [`calls`] is about single objects, and [`resources`] about all objects of a kind.
 //!   Both read answers by [`objects`], and fail with [`error`].
-//! - [`events`] and [`status`] tell users, and [`leader`] elects one replica.
+//! - [`events`] tells users, and [`leader`] elects one replica.
 //! - [`server`] and [`admin`] serve ports, and [`tasks`] has the tasks of the process.
-//! - [`controller`] and [`kit`] are what controllers are made with, and [`counted`] counts what they do.
+//! - [`controller`] and [`kit`] are what controllers are made with. [`counted`] counts what they do, and [`status`] is
+//!   what their custom resources say.
 
 pub mod budget;
 pub mod complaint;
@@ -40,7 +41,6 @@ pub mod resources;
 
 pub mod events;
 pub mod leader;
-pub mod status;
 
 pub mod admin;
 pub mod server;
@@ -49,6 +49,7 @@ pub mod tasks;
 pub mod controller;
 pub mod counted;
 pub mod kit;
+pub mod status;
 
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;

@@ -26,7 +26,7 @@ use crate::runtime::worker::{Handler, Worker};
 /// The number of FieldBindings that are looked at once. Restarts of pods must not wait for them.
 const AT_ONCE: usize = 2;
 /// The shortest time between two writes of one status.
-pub(super) const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Something to do for a FieldBinding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

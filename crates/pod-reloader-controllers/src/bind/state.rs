@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_reloader_api::FieldBindingStatus;
 use pod_reloader_core::field_binding::kind::BoundKind;
-use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason, SeenStatus};
+use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason};
 use pod_reloader_core::field_binding::pace::Pace;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
@@ -226,7 +227,7 @@ impl State {
     }
 
     fn status_seen(&mut self, id: &BindingId, status: Option<&FieldBindingStatus>) {
-        let status = status.map(SeenStatus::from);
+        let status = status.map(|it| SeenStatus::of(it, &it.conditions));
         let here = self.bindings.get_mut(&id.namespace);
         if let Some(known) = here.and_then(|here| here.get_mut(&id.name)) {
             self.counts.remove(known.status.as_ref());

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pod_reloader_api::FieldBinding;
-use pod_reloader_core::field_binding::outcome::SeenStatus;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 
 use super::left_out::Untold;
 use super::{Known, Memory, ObjectName, State, Watched};
@@ -32,7 +32,8 @@ impl State {
             memory.pace = before.memory.pace;
             status_written = before.status_written;
         }
-        let status = object.status.as_ref().map(SeenStatus::from);
+        let status = object.status.as_ref();
+        let status = status.map(|it| SeenStatus::of(it, &it.conditions));
         let binding = Binding::try_from(&object).map(Arc::new);
         let weight = binding
             .as_ref()
