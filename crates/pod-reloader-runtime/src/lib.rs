@@ -3,9 +3,10 @@
 //!
 //! They know no workload, no review and no flag. Of the rules they know only what all parts have in common: a
 //! [`Name`](pod_reloader_core::name::Name), an [`Item`](pod_reloader_core::item::Item) of a queue, what may be read of
-//! [foreign objects](pod_reloader_core::foreign), by which name the operator writes, and the texts of two
-//! [errors](error::CallError). A controller brings the rest: it implements [`Terms`](controller::Terms), has
-//! a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its watches.
+//! [foreign objects](pod_reloader_core::foreign) and of our [own](pod_reloader_core::slim), by which name the operator
+//! writes, and the texts of two [errors](error::CallError). A controller brings the rest: it implements
+//! [`Terms`](controller::Terms), has a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its
+//! watches.
 //!
 //! For all that, they are for one operator: [`Clients`](client::Clients) has a client for each of its purposes, and the
 //! sizes in [`budget`] and [`server`] are those that its reviews and its webhook need.
@@ -19,8 +20,8 @@
 //!   Both read answers by [`objects`], and fail with [`error`].
 //! - [`events`] tells users, and [`leader`] elects one replica.
 //! - [`server`] and [`admin`] serve ports, and [`tasks`] has the tasks of the process.
-//! - [`controller`] and [`kit`] are what controllers are made with. [`counted`] counts what they do, and [`status`] is
-//!   what their custom resources say.
+//! - [`controller`] and [`kit`] are what controllers are made with. [`counted`] counts what they do, [`own`] follows
+//!   their custom resources, and [`status`] writes the status of these.
 
 pub mod budget;
 pub mod complaint;
@@ -49,6 +50,7 @@ pub mod tasks;
 pub mod controller;
 pub mod counted;
 pub mod kit;
+pub mod own;
 pub mod status;
 
 #[cfg(any(test, feature = "mock"))]

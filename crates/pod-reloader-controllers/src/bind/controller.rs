@@ -44,6 +44,7 @@ impl Terms for Bindings {
         let period = self.kit.resync_period;
         let binder = Binder::new(self.kit, self.metrics, self.scope, self.kinds);
         let binder = Arc::new(binder);
-        beside_watches(binder.run(), period, || watch::spawn(&binder)).await;
+        let work = binder.worker.run(&binder);
+        beside_watches(work, period, || watch::spawn(&binder)).await;
     }
 }

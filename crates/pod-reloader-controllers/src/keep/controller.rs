@@ -39,6 +39,6 @@ impl Terms for Keeping {
             all.map(|namespace| keeper.clone().watch(namespace))
                 .collect::<JoinSet<_>>()
         };
-        beside_watches(keeper.run(), resync_period, watches).await;
+        beside_watches(keeper.worker.run(&keeper), resync_period, watches).await;
     }
 }

@@ -97,7 +97,7 @@ async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let (scope, period) = (Scope::new([], operator), Duration::from_secs(300));
     let keeper = Arc::new(Keeper::new(kit, scope, keys, period));
     let running = keeper.clone();
-    tokio::spawn(async move { running.run().await });
+    tokio::spawn(async move { running.worker.run(&running).await });
     keeper
 }
 
