@@ -84,8 +84,10 @@ fn controllers_are_named_as_in_kube_controller_manager() {
 #[test]
 fn the_help_and_the_chart_name_every_controller() {
     let variants = ControllerName::value_variants();
-    let name = |it: &ControllerName| it.to_possible_value().unwrap().get_name().to_owned();
-    let all: Vec<_> = variants.iter().map(name).collect();
+    let all: Vec<_> = variants.iter().map(|it| it.as_str()).collect();
+    let of_flag = variants.iter().filter_map(ValueEnum::to_possible_value);
+    let of_flag: Vec<_> = of_flag.map(|it| it.get_name().to_owned()).collect();
+    assert_eq!(of_flag, all);
     let command = Args::command();
     let flag = command
         .get_arguments()
@@ -102,12 +104,15 @@ fn the_help_and_the_chart_name_every_controller() {
     let lists = lists.captures(template).unwrap();
     let (writer, operator): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.runs_in_writer());
     for (list, run) in [(&lists[1], writer), (&lists[2], operator)] {
-        let mut run: Vec<_> = run.into_iter().map(name).collect();
+        let mut run: Vec<_> = run.into_iter().map(|it| it.as_str()).collect();
         let mut list: Vec<_> = list.split(',').collect();
         run.sort_unstable();
         list.sort_unstable();
         assert_eq!(list, run);
     }
+    let [writer, operator] = [1, 2].map(|it| lists[it].replace(',', "`, `"));
+    let page = include_str!("../../../docs/architecture.md");
+    assert!(page.contains(&format!("| `{operator}` | `{writer}` |")));
 }
 
 #[test]

@@ -36,8 +36,6 @@ impl Bindings {
 }
 
 impl Terms for Bindings {
-    const NAME: &'static str = "bind";
-
     async fn term(self) {
         info!("binding fields");
         let _shown = Shown::new(self.metrics.clone());

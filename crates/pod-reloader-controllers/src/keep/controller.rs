@@ -26,8 +26,6 @@ pub struct Keeping {
 }
 
 impl Terms for Keeping {
-    const NAME: &'static str = "keep";
-
     async fn term(self) {
         info!("keeping ConfigMaps that are in use");
         let namespaces = self.scope.watched();

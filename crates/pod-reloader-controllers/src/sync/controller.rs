@@ -32,8 +32,6 @@ impl Syncs {
 }
 
 impl Terms for Syncs {
-    const NAME: &'static str = "sync";
-
     async fn term(self) {
         info!("copying to namespaces");
         let _shown = Shown::new(self.metrics.clone());
