@@ -1,12 +1,12 @@
 //! FieldBindings: which fields of custom resources are bound to which keys, and whether they are equal to them.
 
 use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_settings::ControllerName;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
-use crate::print::Verdict;
-use crate::ready::{self, Condition, Object, Ready};
+use crate::print::{Verdict, count};
+use crate::ready::{Metadata, Own, Ready, Row, SHOWN};
 
 /// State of a field that is equal to its key.
 const APPLIED: &str = "Applied";
@@ -39,8 +39,9 @@ pub(crate) struct Target {
     name: String,
 }
 
-/// A field, and the key that it is bound to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A field, and the key that it is bound to. The spec has no state of it, and the status has no key.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub(crate) struct Field {
     pub(crate) path: String,
     pub(crate) key: String,
@@ -48,15 +49,6 @@ pub(crate) struct Field {
     pub(crate) state: Option<String>,
     /// The state in a sentence, unless the field is equal to its key.
     pub(crate) message: String,
-}
-
-/// Lists those of a namespace, or of all. There is none in a cluster without their CRD.
-pub(crate) async fn list(
-    cluster: &Cluster,
-    namespace: Option<&str>,
-) -> Result<Vec<Binding>, Unseen> {
-    let all: Vec<Object<Spec, Status>> = ready::list(cluster, "fieldbindings", namespace).await?;
-    Ok(all.into_iter().map(Binding::from).collect())
 }
 
 /// Returns the kind that the user means, if an operator may bind its fields.
@@ -82,40 +74,6 @@ impl Binding {
         let group = self.target.api_version.split('/').next();
         group == Some(kind.group) && self.target.kind == kind.kind && self.target.name == name
     }
-
-    /// Returns whether the fields are as they should be.
-    pub(crate) fn verdict(&self) -> Verdict {
-        match self.ready.is_ready {
-            None => Verdict::Unknown,
-            Some(true) => Verdict::Good,
-            Some(false) => Verdict::Bad,
-        }
-    }
-
-    /// Returns a line on source and target, and one on each field that is not equal to its key.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let Ready {
-            is_ready,
-            reason,
-            message,
-        } = &self.ready;
-        let source = &self.source;
-        let Target { kind, name, .. } = &self.target;
-        let bound = format!("{kind} {name} from {} {}", source.kind, source.name);
-        let failing = self.fields.iter().filter(|it| !it.is_applied());
-        let failing: Vec<_> = match is_ready {
-            Some(_) => failing.map(Field::words).collect(),
-            None => Vec::new(),
-        };
-        let state = match is_ready {
-            None if reason.is_empty() => "nothing is known of it yet".to_owned(),
-            None => format!("{reason}, before its spec was changed"),
-            Some(false) if failing.is_empty() => format!("{reason}: {message}"),
-            Some(_) => reason.clone(),
-        };
-        let first = format!("{bound}: {state}");
-        [first].into_iter().chain(failing).collect()
-    }
 }
 
 impl Field {
@@ -139,52 +97,32 @@ impl Field {
 }
 
 #[derive(Deserialize)]
-struct Spec {
+pub(crate) struct Spec {
     source: Source,
     target: Target,
     #[serde(default)]
-    fields: Vec<BoundField>,
+    fields: Vec<Field>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct BoundField {
-    key: String,
-    path: String,
+pub(crate) struct Status {
+    fields: Vec<Field>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    observed_generation: i64,
-    fields: Vec<FieldState>,
-    conditions: Vec<Condition>,
-}
+impl Own for Binding {
+    const KIND: &str = "FieldBindings";
+    const IS_NAMESPACED: bool = true;
+    const CONTROLLER: ControllerName = ControllerName::Bind;
+    const SERVICE: &str = "binds fields (fieldBindings.enabled)";
+    type Spec = Spec;
+    type Status = Status;
 
-#[derive(Clone, Default, Deserialize)]
-#[serde(default)]
-struct FieldState {
-    path: String,
-    state: String,
-    message: String,
-}
-
-impl From<Object<Spec, Status>> for Binding {
-    fn from(object: Object<Spec, Status>) -> Self {
-        let metadata = object.metadata;
-        let spec = object.spec;
-        let status = object.status.unwrap_or_default();
-        let observed = status.observed_generation;
-        let ready = Ready::of(status.conditions, observed, metadata.generation);
-        let states = status.fields;
-        let fields = spec.fields.into_iter().map(|BoundField { key, path }| {
-            let state = states.iter().find(|it| it.path == path).cloned();
-            Field {
-                path,
-                key,
-                state: state.as_ref().map(|it| it.state.clone()),
-                message: state.unwrap_or_default().message,
-            }
+    fn of(metadata: Metadata, spec: Spec, status: Status, ready: Ready) -> Self {
+        let fields = spec.fields.into_iter().map(|Field { path, key, .. }| {
+            let state = status.fields.iter().find(|it| it.path == path).cloned();
+            let state = state.unwrap_or_default();
+            Field { path, key, ..state }
         });
         Self {
             namespace: metadata.namespace,
@@ -195,19 +133,70 @@ impl From<Object<Spec, Status>> for Binding {
             ready,
         }
     }
+
+    fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Returns a line on source and target, and one on each field that is not equal to its key.
+    fn lines(&self) -> Vec<String> {
+        let Ready {
+            is_ready,
+            reason,
+            message,
+        } = &self.ready;
+        let source = &self.source;
+        let Target { kind, name, .. } = &self.target;
+        let bound = format!("{kind} {name} from {} {}", source.kind, source.name);
+        let failing = self.fields.iter().filter(|it| !it.is_applied());
+        let failing: Vec<_> = match is_ready {
+            Some(_) => failing.map(Field::words).collect(),
+            None => Vec::new(),
+        };
+        let state = match is_ready {
+            None if reason.is_empty() => "nothing is known of it yet".to_owned(),
+            None => format!("{reason}, before its spec was changed"),
+            Some(false) if failing.is_empty() => format!("{reason}: {message}"),
+            Some(_) => reason.clone(),
+        };
+        let first = format!("{bound}: {state}");
+        [first].into_iter().chain(failing).collect()
+    }
+
+    /// Each that is not as it should be has a row, and all others have one together.
+    fn rows(all: &[Self]) -> (Vec<Row>, usize) {
+        let faulty = all.iter().filter(|it| it.verdict() != Verdict::Good);
+        let mut rows: Vec<_> = faulty.map(Self::row).collect();
+        let good = all.len() - rows.len();
+        let more = rows.len().saturating_sub(SHOWN);
+        rows.truncate(SHOWN);
+        if more > 0 {
+            rows.push((Verdict::Bad, format!("{more} more"), vec![String::new()]));
+        }
+        if good > 0 {
+            let line = "each field is equal to its key".to_owned();
+            rows.push((Verdict::Good, count(good, "FieldBinding"), vec![line]));
+        }
+        (rows, 0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, field_binding};
+    use crate::ready;
     use serde_json::json;
 
     async fn read(generation: i64, status: serde_json::Value) -> Binding {
         let mut object = field_binding("harbor-s3", status);
         object["metadata"]["generation"] = json!(generation);
         let canned = Canned::shop().with_bindings(None, &[object]);
-        let all = list(&canned.cluster(), None).await.unwrap();
+        let all: Vec<Binding> = ready::list(&canned.cluster(), None).await.unwrap();
         all.into_iter().next().unwrap()
     }
 
@@ -220,11 +209,6 @@ mod tests {
             "fields": states.collect::<Vec<_>>(),
             "conditions": [{"type": "Ready", "status": is_ready, "reason": reason, "message": "as it is"}],
         })
-    }
-
-    #[tokio::test]
-    async fn a_cluster_without_the_crd_has_none() {
-        assert_eq!(list(&Canned::shop().cluster(), None).await, Ok(Vec::new()));
     }
 
     #[tokio::test]

@@ -25,8 +25,9 @@ use crate::args::Sources;
 use crate::cluster::Cluster;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, count};
+use crate::ready;
 use crate::steps::{self, Steps};
-use crate::syncs;
+use crate::syncs::Sync;
 use crate::workloads::{self, Namespaces, Seen};
 
 /// Number of workloads that are looked at at once.
@@ -255,7 +256,7 @@ async fn copied(cluster: &Cluster, operators: &Operators, edits: &Edits) -> Vec<
         return Vec::new();
     }
     // Most users may not list them, and most clusters have none.
-    let syncs = syncs::list(cluster).await.unwrap_or_default();
+    let syncs: Vec<Sync> = ready::list(cluster, None).await.unwrap_or_default();
     let copies = changed.iter().flat_map(|object| {
         let copying = syncs.iter().filter(|sync| sync.copies(object));
         copying.map(move |sync| {

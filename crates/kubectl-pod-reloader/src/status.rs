@@ -1,26 +1,22 @@
 //! `status`: whether the operators of a cluster are healthy.
 
-mod bindings;
 mod leader;
 mod pending;
 mod policy;
 mod query;
 mod replicas;
 mod served;
-mod syncs;
 mod webhook;
 mod workloads;
 mod writer;
 
 use serde::{Serialize, Serializer};
 
-use self::bindings::bindings;
 use self::leader::{Alive, leader};
 use self::policy::policy;
 use self::query::{by_hashes, reach};
 use self::replicas::replicas;
 use self::served::{Served, judged};
-use self::syncs::syncs;
 use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
 use self::writer::writer;
@@ -130,8 +126,10 @@ pub(crate) async fn status(
     for operator in &operators.unread {
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
-    let (syncs, of_syncs) = judged(syncs(cluster, operators).await, &mut unseen);
-    let (bindings, of_bindings) = judged(bindings(cluster, operators).await, &mut unseen);
+    let syncs = Served::<Sync>::find(cluster, operators).await;
+    let (syncs, of_syncs) = judged(syncs, &mut unseen);
+    let bindings = Served::<Binding>::find(cluster, operators).await;
+    let (bindings, of_bindings) = judged(bindings, &mut unseen);
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
     let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
@@ -246,8 +244,15 @@ async fn every_workload<'a>(cluster: &Cluster, operators: &'a Operators) -> All<
 impl Answer for Status {
     fn text(&self) -> Text {
         let mut text = Text::default();
-        if self.operators.is_empty() {
-            text.heading(match self.is_without {
+        let Self {
+            operators,
+            syncs,
+            bindings,
+            unseen,
+            is_without,
+        } = self;
+        if operators.is_empty() {
+            text.heading(match is_without {
                 true => "No pod-reloader was found in this cluster: no Deployment of its chart.",
                 false => "No pod-reloader was found where you may look.",
             });
@@ -257,7 +262,7 @@ impl Answer for Status {
             name,
             version,
             checks,
-        } in &self.operators
+        } in operators
         {
             text.heading(format!(
                 "pod-reloader {version}: deployment {name} in namespace {namespace}"
@@ -265,22 +270,13 @@ impl Answer for Status {
             let row = |check: &Check| (check.verdict(), check.name, check.lines.clone());
             signed(&mut text, &Vec::from_iter(checks.iter().map(row)));
         }
-        if let Some(syncs) = &self.syncs {
-            let (shown, more) = syncs.shown();
-            let row = |sync: &Sync| (sync.verdict(), sync.name.clone(), sync.lines());
-            text.gap();
-            text.heading(syncs.heading());
-            signed(&mut text, &Vec::from_iter(shown.iter().map(row)));
-            if more > 0 {
-                text.line([format!("  and {more} more").into()]);
-            }
+        if let Some(syncs) = syncs {
+            syncs.show(&mut text);
         }
-        if let Some(bindings) = &self.bindings {
-            text.gap();
-            text.heading(bindings.heading());
-            signed(&mut text, &bindings.rows());
+        if let Some(bindings) = bindings {
+            bindings.show(&mut text);
         }
-        text.section("Not seen", &self.unseen);
+        text.section("Not seen", unseen);
         text
     }
 }
@@ -317,6 +313,7 @@ mod tests {
         Canned, binding_operator, cluster_config_sync, deployment, field_binding, operator,
         operator_with, pinning_operator,
     };
+    use crate::ready::Own;
     use pod_reloader_core::name::Name;
     use serde_json::json;
 
@@ -326,6 +323,25 @@ mod tests {
         let operators = Operators::find(&cluster, Some(&namespace)).await;
         let (status, verdict) = status(&cluster, &operators, 9).await?;
         Ok((status.text().without_styles(), verdict))
+    }
+
+    /// Returns the verdict on those of a kind that are found.
+    async fn find<T: Own>(
+        canned: Canned,
+        namespace: Option<&str>,
+    ) -> Result<Option<Verdict>, Unseen> {
+        let cluster = canned.cluster();
+        let namespace = namespace.map(|it| Name::parse(it).unwrap());
+        let operators = Operators::find(&cluster, namespace.as_ref()).await;
+        let found = Served::<T>::find(&cluster, &operators).await;
+        found.map(|it| it.map(|it| it.verdict()))
+    }
+
+    fn with_operator(operator: serde_json::Value) -> Canned {
+        let operators = json!({"items": [operator]});
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", operators.clone())
+            .with("/apis/apps/v1/namespaces/ops/deployments", operators)
     }
 
     #[tokio::test]
@@ -478,20 +494,10 @@ mod tests {
             Vec::from_iter(others.chain([status("pull", reason)]))
         };
         let of_operator = |flags: &[&str], syncs: &[serde_json::Value]| {
-            let operators = json!({"items": [operator_with(flags)]});
-            Canned::shop()
-                .with("/apis/apps/v1/deployments", operators.clone())
-                .with("/apis/apps/v1/namespaces/ops/deployments", operators)
-                .with_syncs(syncs)
+            with_operator(operator_with(flags)).with_syncs(syncs)
         };
         let path = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
-        let find = async |canned: Canned, namespace: Option<&str>| {
-            let cluster = canned.cluster();
-            let namespace = namespace.map(|it| Name::parse(it).unwrap());
-            let operators = Operators::find(&cluster, namespace.as_ref()).await;
-            let syncs = syncs::syncs(&cluster, &operators).await;
-            syncs.map(|it| it.map(|it| it.verdict()))
-        };
+        let find = find::<Sync>;
         let copying = of_operator(&["--sync"], &syncs("SourceNotFound"));
         let (text, _) = of(copying.clone(), "ops").await.unwrap();
         let section = "
@@ -539,19 +545,9 @@ ClusterConfigSyncs
             good.clone(),
         ];
         let of_operator = |operator: serde_json::Value, bindings: &[serde_json::Value]| {
-            let operators = json!({"items": [operator]});
-            Canned::shop()
-                .with("/apis/apps/v1/deployments", operators.clone())
-                .with("/apis/apps/v1/namespaces/ops/deployments", operators)
-                .with_bindings(None, bindings)
+            with_operator(operator).with_bindings(None, bindings)
         };
-        let find = async |canned: Canned, namespace: Option<&str>| {
-            let cluster = canned.cluster();
-            let namespace = namespace.map(|it| Name::parse(it).unwrap());
-            let operators = Operators::find(&cluster, namespace.as_ref()).await;
-            let found = bindings::bindings(&cluster, &operators).await;
-            found.map(|it| it.map(|it| it.verdict()))
-        };
+        let find = find::<Binding>;
         let binding = of_operator(binding_operator(), &all);
         let (text, _) = of(binding.clone(), "ops").await.unwrap();
         let section = "

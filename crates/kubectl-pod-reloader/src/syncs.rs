@@ -1,11 +1,11 @@
 //! ClusterConfigSyncs: what they copy, and which namespaces have a copy.
 
 use pod_reloader_core::reference::Reference;
+use pod_reloader_settings::ControllerName;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Cluster, Unseen};
 use crate::print::{Verdict, count};
-use crate::ready::{self, Condition, Object, Ready};
+use crate::ready::{Metadata, Own, Ready};
 
 /// Number of namespaces without a copy that are named.
 const NAMED: usize = 5;
@@ -41,12 +41,6 @@ struct Conflict {
     message: String,
 }
 
-/// Lists all of them, by name. There is none in a cluster without their CRD.
-pub(crate) async fn list(cluster: &Cluster) -> Result<Vec<Sync>, Unseen> {
-    let all: Vec<Object<Spec, Status>> = ready::list(cluster, "clusterconfigsyncs", None).await?;
-    Ok(all.into_iter().map(Sync::from).collect())
-}
-
 impl Sync {
     /// Returns true if it copies this object.
     pub(crate) fn copies(&self, object: &Reference) -> bool {
@@ -58,16 +52,6 @@ impl Sync {
         kind == object.kind.as_str()
             && namespace == object.namespace.as_str()
             && name == object.name.as_str()
-    }
-
-    /// Returns whether its copies are as they should be. Copies that are being written are no fault.
-    pub(crate) fn verdict(&self) -> Verdict {
-        match self.ready.is_ready {
-            None => Verdict::Unknown,
-            Some(true) => Verdict::Good,
-            Some(false) if self.ready.reason == "Syncing" => Verdict::Good,
-            Some(false) => Verdict::Bad,
-        }
     }
 
     /// Sums up how many namespaces have a copy, and why some have none.
@@ -86,9 +70,50 @@ impl Sync {
             Some(_) => format!("{copies}, {reason}"),
         }
     }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Spec {
+    source: Source,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    selected: u32,
+    synced: u32,
+    conflicts: Vec<Conflict>,
+}
+
+impl Own for Sync {
+    const KIND: &str = "ClusterConfigSyncs";
+    const IS_NAMESPACED: bool = false;
+    const CONTROLLER: ControllerName = ControllerName::Sync;
+    const SERVICE: &str = "copies (sync.enabled)";
+    type Spec = Spec;
+    type Status = Status;
+
+    fn of(metadata: Metadata, spec: Spec, status: Status, ready: Ready) -> Self {
+        Self {
+            name: metadata.name,
+            source: spec.source,
+            selected: status.selected,
+            synced: status.synced,
+            ready,
+            conflicts: status.conflicts,
+        }
+    }
+
+    fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
 
     /// Returns a line on the source and the copies, and one on each of the first namespaces that cannot have a copy.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let Source {
             kind,
             namespace,
@@ -112,36 +137,12 @@ impl Sync {
         }
         lines
     }
-}
 
-#[derive(Deserialize)]
-struct Spec {
-    source: Source,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    observed_generation: i64,
-    selected: u32,
-    synced: u32,
-    conflicts: Vec<Conflict>,
-    conditions: Vec<Condition>,
-}
-
-impl From<Object<Spec, Status>> for Sync {
-    fn from(object: Object<Spec, Status>) -> Self {
-        let metadata = object.metadata;
-        let status = object.status.unwrap_or_default();
-        let observed = status.observed_generation;
-        let ready = Ready::of(status.conditions, observed, metadata.generation);
-        Self {
-            name: metadata.name,
-            source: object.spec.source,
-            selected: status.selected,
-            synced: status.synced,
-            ready,
-            conflicts: status.conflicts,
+    /// Copies that are being written are no fault.
+    fn verdict(&self) -> Verdict {
+        match self.ready.verdict() {
+            Verdict::Bad if self.ready.reason == "Syncing" => Verdict::Good,
+            verdict => verdict,
         }
     }
 }
@@ -150,13 +151,14 @@ impl From<Object<Spec, Status>> for Sync {
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, cluster_config_sync};
+    use crate::ready;
     use serde_json::json;
 
     async fn read(generation: i64, status: serde_json::Value) -> Sync {
         let mut object = cluster_config_sync("pull", status);
         object["metadata"]["generation"] = json!(generation);
         let canned = Canned::shop().with_syncs(&[object]);
-        let all = list(&canned.cluster()).await.unwrap();
+        let all: Vec<Sync> = ready::list(&canned.cluster(), None).await.unwrap();
         all.into_iter().next().unwrap()
     }
 
@@ -178,7 +180,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_cluster_without_the_crd_has_none() {
-        assert_eq!(list(&Canned::shop().cluster()).await, Ok(Vec::new()));
+        let listed = ready::list::<Sync>(&Canned::shop().cluster(), None).await;
+        assert_eq!(listed, Ok(Vec::new()));
     }
 
     #[tokio::test]

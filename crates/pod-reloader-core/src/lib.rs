@@ -19,6 +19,7 @@ mod metadata;
 pub mod name;
 mod name_regex;
 pub mod raw;
+pub mod ready;
 pub mod reference;
 pub mod release;
 pub mod selector;

@@ -16,32 +16,28 @@ use tracing::error;
 use crate::error::CallError;
 use crate::heartbeat::{self, Heartbeat};
 
-/// A part of the operator that works while this replica leads.
-pub trait Controller: Send + Sync + 'static {
-    /// Returns the name in the log, and in the label `controller` of metrics.
-    fn name(&self) -> &'static str;
-
-    /// Works for one term of leadership. The future does not end by itself: dropping it ends the term.
-    fn lead(&self) -> BoxFuture<'static, ()>;
+/// A part of the operator that works while this replica leads. Cloning is cheap.
+#[derive(Clone)]
+pub struct Controller {
+    name: &'static str,
+    lead: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
-/// A controller that is made once, and works on a clone of itself in each term.
+impl Controller {
+    /// Returns a controller that the log calls `name`.
+    pub fn new(name: &'static str, terms: impl Terms) -> Self {
+        let lead = move || terms.clone().term().boxed();
+        Self {
+            name,
+            lead: Arc::new(lead),
+        }
+    }
+}
+
+/// What a controller does. It is made once, and works on a clone of itself in each term of leadership.
 pub trait Terms: Clone + Send + Sync + 'static {
-    /// The name in the log, and in the label `controller` of metrics.
-    const NAME: &'static str;
-
-    /// Runs one term, watches and worker, until the future is dropped.
+    /// Runs one term, watches and worker. The future does not end by itself: dropping it ends the term.
     fn term(self) -> impl Future<Output = ()> + Send + 'static;
-}
-
-impl<C: Terms> Controller for C {
-    fn name(&self) -> &'static str {
-        C::NAME
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
-        self.clone().term().boxed()
-    }
 }
 
 /// Runs all controllers for one term of leadership. Dropping the future ends the term. Returns early if a
@@ -50,11 +46,11 @@ impl<C: Terms> Controller for C {
 /// # Panics
 ///
 /// Panics if a controller panics.
-pub async fn term(controllers: Vec<Arc<dyn Controller>>, heartbeat: Arc<Heartbeat>) {
+pub async fn term(controllers: Vec<Controller>, heartbeat: Arc<Heartbeat>) {
     let _leading = Leading(heartbeat.clone());
     let mut working = JoinSet::new();
-    for controller in controllers {
-        let (name, lead) = (controller.name(), controller.lead());
+    for Controller { name, lead } in controllers {
+        let lead = lead();
         working.spawn(async move {
             lead.await;
             name

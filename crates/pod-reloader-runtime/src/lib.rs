@@ -3,9 +3,10 @@
 //!
 //! They know no workload, no review and no flag. Of the rules they know only what all parts have in common: a
 //! [`Name`](pod_reloader_core::name::Name), an [`Item`](pod_reloader_core::item::Item) of a queue, what may be read of
-//! [foreign objects](pod_reloader_core::foreign), by which name the operator writes, and the texts of two
-//! [errors](error::CallError). A controller brings the rest: it implements [`Terms`](controller::Terms), has
-//! a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its watches.
+//! [foreign objects](pod_reloader_core::foreign) and of our [own](pod_reloader_core::slim), by which name the operator
+//! writes, and the texts of two [errors](error::CallError). A controller brings the rest: it implements
+//! [`Terms`](controller::Terms), has a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its
+//! watches.
 //!
 //! For all that, they are for one operator: [`Clients`](client::Clients) has a client for each of its purposes, and the
 //! sizes in [`budget`] and [`server`] are those that its reviews and its webhook need.
@@ -17,9 +18,10 @@
 //!   [`complaint`], [`heartbeat`] and [`pause`] are for loops.
 //! - [`client`] makes the clients, [`calls`] is about single objects, and [`resources`] about all objects of a kind.
 //!   Both read answers by [`objects`], and fail with [`error`].
-//! - [`events`] and [`status`] tell users, and [`leader`] elects one replica.
+//! - [`events`] tells users, and [`leader`] elects one replica.
 //! - [`server`] and [`admin`] serve ports, and [`tasks`] has the tasks of the process.
-//! - [`controller`] and [`kit`] are what controllers are made with, and [`counted`] counts what they do.
+//! - [`controller`] and [`kit`] are what controllers are made with. [`counted`] counts what they do, [`own`] follows
+//!   their custom resources, and [`status`] writes the status of these.
 
 pub mod budget;
 pub mod complaint;
@@ -40,7 +42,6 @@ pub mod resources;
 
 pub mod events;
 pub mod leader;
-pub mod status;
 
 pub mod admin;
 pub mod server;
@@ -49,6 +50,8 @@ pub mod tasks;
 pub mod controller;
 pub mod counted;
 pub mod kit;
+pub mod own;
+pub mod status;
 
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;

@@ -1,4 +1,6 @@
-//! The status of our custom resources: the request that writes it, and the Event that tells users about it.
+//! Writes the status of our custom resources, and tells users when their condition changes.
+
+use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -6,15 +8,80 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::Instant;
+use tracing::field::display;
+use tracing::{info, warn};
 
 use crate::events::Report;
+use crate::kit::Kit;
 
-/// Returns the request that writes the status of a custom resource. It replaces lists. A field that `status` leaves out
-/// stays as it is.
-pub fn patch<K: Resource<DynamicType = ()>>(
+/// The time after which a status is written again that could not be written.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The words for a custom resource whose condition is true, and for one whose condition is not.
+pub struct Words {
+    /// The reasons of the Events.
+    pub events: [&'static str; 2],
+    /// The texts in the log.
+    pub log: [&'static str; 2],
+}
+
+/// The result of writing a status.
+pub enum Written {
+    /// It is written, and users have been told.
+    Done,
+    /// The custom resource is gone.
+    Gone,
+    /// It could not be written, and this is the time to try again.
+    Failed(Instant),
+}
+
+/// Writes the status of a custom resource with this namespace, name and UID. Tells users about its condition, if that is
+/// news. Lists are replaced, and a field that `status` leaves out stays as it is.
+pub async fn write<K: Resource<DynamicType = ()>>(
+    kit: &Kit,
+    (namespace, name, uid): (Option<&Name>, &Name, &str),
+    status: impl Serialize,
+    news: Option<&Condition>,
+    words: &Words,
+) -> Written {
+    let kind = K::kind(&());
+    let place = namespace.map(display);
+    match kit.calls().send(patch::<K>(namespace, name, status)).await {
+        Ok(()) => {}
+        Err(error) if error.is_not_found() => return Written::Gone,
+        Err(error) => {
+            kit.errors.count(Some(&error));
+            let error = chain(&error);
+            warn!(%kind, namespace = place, %name, error, "cannot write the status of a {kind}, trying again");
+            return Written::Failed(Instant::now() + PAUSE);
+        }
+    }
+    if let Some(condition) = news {
+        let (reason, detail) = (&*condition.reason, &*condition.message);
+        let [good, bad] = words.log;
+        let is_problem = condition.status != "True";
+        match is_problem {
+            true => warn!(%kind, namespace = place, %name, reason, detail, "{bad}"),
+            false => info!(%kind, namespace = place, %name, detail, "{good}"),
+        }
+        let report = Report {
+            reason: words.events[usize::from(is_problem)],
+            note: detail.to_owned(),
+            is_problem,
+            related: None,
+        };
+        kit.events.publish(about::<K>(namespace, name, uid), report);
+    }
+    Written::Done
+}
+
+/// Returns the request that writes the status.
+fn patch<K: Resource<DynamicType = ()>>(
     namespace: Option<&Name>,
     name: &Name,
     status: impl Serialize,
@@ -29,7 +96,7 @@ pub fn patch<K: Resource<DynamicType = ()>>(
 }
 
 /// Returns the custom resource that an Event is about.
-pub fn about<K: Resource<DynamicType = ()>>(
+fn about<K: Resource<DynamicType = ()>>(
     namespace: Option<&Name>,
     name: &Name,
     uid: &str,
@@ -41,18 +108,6 @@ pub fn about<K: Resource<DynamicType = ()>>(
         name: Some(name.to_string()),
         uid: Some(uid.to_owned()),
         ..ObjectReference::default()
-    }
-}
-
-/// Returns the content of the Event about a condition. Its reason is the first one while the condition is true, and the
-/// second one otherwise.
-pub fn report(condition: &Condition, [good, bad]: [&'static str; 2]) -> Report {
-    let is_problem = condition.status != "True";
-    Report {
-        reason: if is_problem { bad } else { good },
-        note: condition.message.clone(),
-        is_problem,
-        related: None,
     }
 }
 

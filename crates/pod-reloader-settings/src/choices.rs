@@ -28,6 +28,26 @@ pub enum ControllerName {
     Bind,
 }
 
+impl ControllerName {
+    /// Returns the name in the flag, in the log, and in the label `controller` of metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Keep => "keep",
+            Self::Sync => "sync",
+            Self::Bind => "bind",
+        }
+    }
+
+    /// Returns true if the chart has the writer run it, and not the operator.
+    pub fn runs_in_writer(self) -> bool {
+        match self {
+            Self::Restart | Self::Keep => false,
+            Self::Sync | Self::Bind => true,
+        }
+    }
+}
+
 /// [`FirstStamp`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FirstStampArg {

@@ -348,6 +348,16 @@ impl Args {
         command = command.mut_args(|flag| flag.env(None));
         Self::from_arg_matches(&command.try_get_matches_from(all)?)
     }
+
+    /// Returns true if a controller is switched on, whichever process runs it.
+    pub fn switches_on(&self, controller: ControllerName) -> bool {
+        match controller {
+            ControllerName::Restart => true,
+            ControllerName::Keep => self.protect,
+            ControllerName::Sync => self.sync,
+            ControllerName::Bind => !self.field_bindings_kinds.0.is_empty(),
+        }
+    }
 }
 
 /// Returns the command line, without the environment variables that are empty: a manifest often sets a

@@ -83,9 +83,11 @@ fn controllers_are_named_as_in_kube_controller_manager() {
 
 #[test]
 fn the_help_and_the_chart_name_every_controller() {
-    let all = ControllerName::value_variants().iter();
-    let all = all.filter_map(ValueEnum::to_possible_value);
-    let mut all: Vec<_> = all.map(|it| it.get_name().to_owned()).collect();
+    let variants = ControllerName::value_variants();
+    let all: Vec<_> = variants.iter().map(|it| it.as_str()).collect();
+    let of_flag = variants.iter().filter_map(ValueEnum::to_possible_value);
+    let of_flag: Vec<_> = of_flag.map(|it| it.get_name().to_owned()).collect();
+    assert_eq!(of_flag, all);
     let command = Args::command();
     let flag = command
         .get_arguments()
@@ -100,10 +102,17 @@ fn the_help_and_the_chart_name_every_controller() {
     let template = include_str!("../../../charts/pod-reloader/templates/_helpers.tpl");
     let lists = regex::Regex::new(r#""writer" \| ternary "([a-z,]+)" "([a-z,]+)""#).unwrap();
     let lists = lists.captures(template).unwrap();
-    let mut run: Vec<_> = lists[1].split(',').chain(lists[2].split(',')).collect();
-    run.sort_unstable();
-    all.sort_unstable();
-    assert_eq!(run, all);
+    let (writer, operator): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.runs_in_writer());
+    for (list, run) in [(&lists[1], writer), (&lists[2], operator)] {
+        let mut run: Vec<_> = run.into_iter().map(|it| it.as_str()).collect();
+        let mut list: Vec<_> = list.split(',').collect();
+        run.sort_unstable();
+        list.sort_unstable();
+        assert_eq!(list, run);
+    }
+    let [writer, operator] = [1, 2].map(|it| lists[it].replace(',', "`, `"));
+    let page = include_str!("../../../docs/architecture.md");
+    assert!(page.contains(&format!("| `{operator}` | `{writer}` |")));
 }
 
 #[test]

@@ -166,8 +166,7 @@ pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
             "*" if word == "*" => are_all = true,
             name => list.push(ControllerName::from_str(name, false).map_err(|_| {
                 let known = ControllerName::value_variants().iter();
-                let known = known.filter_map(ValueEnum::to_possible_value);
-                let known: Vec<_> = known.map(|it| it.get_name().to_owned()).collect();
+                let known: Vec<_> = known.map(|it| it.as_str()).collect();
                 format!("{name:?} is none of {}", known.join(", "))
             })?),
         }

@@ -19,7 +19,7 @@ use pod_reloader_core::decision::Cause;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::workload::{Stall, WorkloadId};
-use pod_reloader_settings::Reconcile;
+use pod_reloader_settings::{ControllerName, Reconcile};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -37,7 +37,7 @@ use crate::runtime::counted::Counted;
 use crate::runtime::watch_age::{Watches, since_1970};
 
 /// The controller that restarts workloads, as the log and metrics name it.
-pub(crate) const RESTART: &str = "restart";
+pub(crate) const RESTART: &str = ControllerName::Restart.as_str();
 
 /// All metrics. Cloning is cheap.
 #[derive(Clone)]

@@ -3,9 +3,10 @@
 use pod_reloader_core::field_binding::kind::BoundKind;
 use serde::Serialize;
 
-use crate::bindings::{self, Binding};
+use crate::bindings::Binding;
 use crate::cluster::{Cluster, Unseen};
 use crate::print::{Answer, Text, Verdict};
+use crate::ready::{self, Own};
 
 /// The bound fields of a custom resource.
 #[derive(Debug, Serialize)]
@@ -28,7 +29,7 @@ pub(crate) async fn bound_fields(
     name: &str,
 ) -> Result<(BoundFields, Verdict), Unseen> {
     let namespace = cluster.namespace.as_str();
-    let mut all = bindings::list(cluster, Some(namespace)).await?;
+    let mut all: Vec<Binding> = ready::list(cluster, Some(namespace)).await?;
     all.retain(|binding| binding.is_of(kind, name));
     let kind = kind.kind;
     let Some(verdict) = all.iter().map(Binding::verdict).max() else {
@@ -74,6 +75,7 @@ impl Answer for BoundFields {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bindings::bound_kind;
     use crate::cluster::canned::{Canned, binding_operator, field_binding};
     use crate::operators::Operators;
     use serde_json::json;
@@ -83,7 +85,7 @@ mod tests {
         let canned = canned.with("/apis/apps/v1/deployments", deployments);
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
-        let kind = bindings::bound_kind(&operators, kind).expect("its fields may be bound");
+        let kind = bound_kind(&operators, kind).expect("its fields may be bound");
         let (fields, verdict) = bound_fields(&cluster, kind, name).await?;
         Ok((fields.text().without_styles(), verdict))
     }

@@ -10,7 +10,8 @@ use crate::objects::Tags;
 use crate::operators::Operators;
 use crate::print::Text;
 use crate::protection::{meaning, protection};
-use crate::syncs::{self, Sync};
+use crate::ready;
+use crate::syncs::Sync;
 
 /// The protection of an object, and its part in copying.
 #[derive(Debug, Serialize)]
@@ -55,7 +56,7 @@ impl Safeguards {
         unseen.extend(users.iter().flat_map(|it| it.unseen.iter().cloned()));
         let syncs = match operators.any(|it| it.args.sync) {
             Some(false) => Ok(Vec::new()),
-            Some(true) | None => syncs::list(cluster).await,
+            Some(true) | None => ready::list::<Sync>(cluster, None).await,
         };
         let unlisted = syncs.as_ref().err();
         unseen.extend(unlisted.map(|error| format!("ClusterConfigSyncs: {error}")));

@@ -4,39 +4,41 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::cluster::Unseen;
-use crate::print::Verdict;
-
-/// A custom resource of pod-reloader itself.
-pub(super) trait Own {
-    /// The heading above all of them.
-    const HEADING: &str;
-    /// The heading if no operator serves them.
-    const UNSERVED: &str;
-
-    fn verdict(&self) -> Verdict;
-}
+use super::signed;
+use crate::cluster::{Cluster, Unseen};
+use crate::operators::Operators;
+use crate::print::{Text, Verdict};
+use crate::ready::{self, Own};
 
 /// All custom resources of a kind.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct Served<T> {
     /// At least one, the worst first.
-    pub(super) all: Vec<T>,
+    all: Vec<T>,
     /// True if an operator serves them.
     #[serde(skip)]
     are_served: bool,
 }
 
 impl<T: Own> Served<T> {
-    /// Returns those that were listed. `None` if there are none.
+    /// Lists those of the cluster, or of the user's namespace if the cluster's cannot be listed. `None` if there are none,
+    /// or if others than the operators that are looked at may serve them.
     ///
     /// # Errors
     /// When an operator serves them, and they cannot be listed.
-    pub(super) fn of(
-        listed: Result<Vec<T>, Unseen>,
-        are_served: bool,
+    pub(super) async fn find(
+        cluster: &Cluster,
+        operators: &Operators,
     ) -> Result<Option<Self>, Unseen> {
+        let Some(are_served) = operators.any(|it| it.args.switches_on(T::CONTROLLER)) else {
+            return Ok(None);
+        };
+        let mut listed: Result<Vec<T>, Unseen> = ready::list(cluster, None).await;
+        if T::IS_NAMESPACED && listed.as_ref().is_err_and(Unseen::is_forbidden) {
+            let own = cluster.namespace.as_str();
+            listed = ready::list(cluster, Some(own)).await.or(listed);
+        }
         let mut all = match listed {
             Err(error) if are_served => return Err(error),
             listed => listed.unwrap_or_default(),
@@ -53,10 +55,17 @@ impl<T: Own> Served<T> {
         }
     }
 
-    pub(super) fn heading(&self) -> &'static str {
-        match self.are_served {
-            true => T::HEADING,
-            false => T::UNSERVED,
+    /// Adds them to what is printed.
+    pub(super) fn show(&self, text: &mut Text) {
+        let (rows, more) = T::rows(&self.all);
+        text.gap();
+        text.heading(match self.are_served {
+            true => T::KIND.to_owned(),
+            false => format!("{}, but no pod-reloader that {}", T::KIND, T::SERVICE),
+        });
+        signed(text, &rows);
+        if more > 0 {
+            text.line([format!("  and {more} more").into()]);
         }
     }
 }
@@ -72,7 +81,7 @@ pub(super) fn judged<T: Own>(
             (found, verdict)
         }
         Err(error) => {
-            unseen.push(format!("{}: {error}", T::HEADING));
+            unseen.push(format!("{}: {error}", T::KIND));
             (None, Verdict::Unknown)
         }
     }

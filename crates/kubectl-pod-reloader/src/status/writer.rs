@@ -1,5 +1,6 @@
 //! Checks the writer of an operator: the process that writes Secrets and custom resources for it.
 
+use clap::ValueEnum;
 use pod_reloader_settings::{Args, ControllerName};
 use serde_json::Value;
 
@@ -50,11 +51,12 @@ async fn of_read(cluster: &Cluster, writer: &Operator) -> Check {
     Check::of_lines(NAME, verdict, lines)
 }
 
-/// Returns true if a controller is switched on that the operator does not run.
+/// Returns true if a controller of a writer is switched on that the operator does not run.
 fn leaves_writing(args: &Args) -> bool {
-    let runs = |controller| args.controllers.include(controller);
-    let binds = !args.field_bindings_kinds.0.is_empty();
-    (args.sync && !runs(ControllerName::Sync)) || (binds && !runs(ControllerName::Bind))
+    let mut of_a_writer = ControllerName::value_variants()
+        .iter()
+        .filter(|it| it.runs_in_writer());
+    of_a_writer.any(|it| args.switches_on(*it) && !args.controllers.include(*it))
 }
 
 fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {

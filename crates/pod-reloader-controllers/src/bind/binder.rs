@@ -20,13 +20,14 @@ use super::metrics::BindMetrics;
 use super::state::{ObjectName, State, Watched, What};
 use super::turns::Turns;
 use crate::runtime::kit::Kit;
+use crate::runtime::own::{Room, Serves};
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};
 
 /// The number of FieldBindings that are looked at once. Restarts of pods must not wait for them.
 const AT_ONCE: usize = 2;
 /// The shortest time between two writes of one status.
-pub(super) const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Something to do for a FieldBinding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,17 +55,6 @@ impl fmt::Display for Work {
     }
 }
 
-/// What becomes of a FieldBinding that is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// Its namespace is not managed.
-    OutOfScope,
-    /// It is remembered.
-    Kept,
-    /// There is no room for it, so nothing is remembered of it.
-    LeftOut,
-}
-
 /// The parts with which fields are written, for one term of leadership.
 pub(super) struct Binder {
     pub(super) kit: Kit,
@@ -73,7 +63,7 @@ pub(super) struct Binder {
     pub(super) state: Mutex<State>,
     pub(super) turns: Mutex<Turns>,
     scope: Scope,
-    worker: Worker<Work>,
+    pub(super) worker: Worker<Work>,
     watched: watch::Sender<BTreeSet<Watched>>,
 }
 
@@ -105,47 +95,6 @@ impl Binder {
     /// Returns the kinds of sources and targets to watch, as they change.
     pub(super) fn watched(&self) -> watch::Receiver<BTreeSet<Watched>> {
         self.watched.subscribe()
-    }
-
-    pub(super) fn binding_seen(&self, id: BindingId, object: FieldBinding) -> Room {
-        if !self.scope.covers(&id.namespace) {
-            return Room::OutOfScope;
-        }
-        let mut state = self.state.lock();
-        let bindings = state.binding_seen(id.clone(), object);
-        let (is_kept, has_status) = (state.is_kept(&id), state.has_status(&id));
-        drop(state);
-        self.push(bindings);
-        if has_status {
-            self.push_status(id);
-        }
-        self.publish_watches();
-        match is_kept {
-            true => Room::Kept,
-            false => Room::LeftOut,
-        }
-    }
-
-    pub(super) fn binding_gone(&self, id: &BindingId) {
-        let bindings = self.state.lock().binding_gone(id);
-        self.push(bindings);
-        self.publish_watches();
-        self.show();
-    }
-
-    /// Takes in that these are all FieldBindings of a namespace, or of all of them, but for so many for which there is no
-    /// room.
-    pub(super) fn bindings_listed(
-        &self,
-        place: Option<&Name>,
-        listed: &BTreeSet<BindingId>,
-        left_out: usize,
-    ) {
-        let gone = self.state.lock().bindings_without(place, listed);
-        gone.iter().for_each(|id| self.binding_gone(id));
-        let bindings = self.state.lock().all_listed(place, left_out);
-        self.push(bindings);
-        self.show();
     }
 
     /// Takes in that a list of objects begins. Returns its number.
@@ -196,11 +145,6 @@ impl Binder {
         Some((object, version))
     }
 
-    /// Handles what is due, for ever.
-    pub(super) async fn run(self: &Arc<Self>) {
-        self.worker.run(self).await;
-    }
-
     /// Shows how many FieldBindings there are for each reason.
     pub(super) fn show(&self) {
         let state = self.state.lock();
@@ -222,6 +166,55 @@ impl Binder {
         let written = self.state.lock().status_written_at(&id);
         let at = written.map_or(now, |at| now.max(at + STATUS_INTERVAL));
         self.worker.push(Work::Status(id), at);
+    }
+}
+
+impl Serves for Binder {
+    type Kind = FieldBinding;
+    type Id = BindingId;
+
+    fn id(object: &FieldBinding) -> Option<BindingId> {
+        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+        Some(BindingId {
+            namespace: name(&object.metadata.namespace)?,
+            name: name(&object.metadata.name)?,
+        })
+    }
+
+    fn seen(&self, id: BindingId, object: FieldBinding) -> Room {
+        if !self.scope.covers(&id.namespace) {
+            return Room::OutOfScope;
+        }
+        let mut state = self.state.lock();
+        let bindings = state.binding_seen(id.clone(), object);
+        let (is_kept, has_status) = (state.is_kept(&id), state.has_status(&id));
+        drop(state);
+        self.push(bindings);
+        if has_status {
+            self.push_status(id);
+        }
+        self.publish_watches();
+        match is_kept {
+            true => Room::Kept,
+            false => Room::LeftOut,
+        }
+    }
+
+    fn gone(&self, id: &BindingId) {
+        let bindings = self.state.lock().binding_gone(id);
+        self.push(bindings);
+        self.publish_watches();
+        self.show();
+    }
+
+    fn without(&self, place: Option<&Name>, listed: &BTreeSet<BindingId>) -> Vec<BindingId> {
+        self.state.lock().bindings_without(place, listed)
+    }
+
+    fn all_listed(&self, place: Option<&Name>, left_out: usize) {
+        let bindings = self.state.lock().all_listed(place, left_out);
+        self.push(bindings);
+        self.show();
     }
 }
 

@@ -4,19 +4,17 @@ use http::Request;
 use http::header::CONTENT_TYPE;
 use json_patch::Patch;
 use kube::Resource;
-use pod_reloader_api::{FieldBinding, FieldBindingStatus};
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::field_binding::Binding;
 use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::field_binding::outcome::Reason;
 use pod_reloader_core::field_binding::source::Source;
-use pod_reloader_core::field_binding::{Binding, BindingId};
 use serde_json::value::RawValue;
 
 use crate::live::request;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
-use crate::runtime::status;
 
 /// The apiserver, as sources and custom resources need it.
 #[derive(Clone)]
@@ -58,16 +56,6 @@ impl BindCalls {
             .header(CONTENT_TYPE, "application/json-patch+json")
             .body(body);
         self.0.take(request.expect(SAFE), take).await
-    }
-
-    /// Writes the status of a FieldBinding.
-    pub(super) async fn write_status(
-        &self,
-        BindingId { namespace, name }: &BindingId,
-        status: &FieldBindingStatus,
-    ) -> Result<(), CallError> {
-        let request = status::patch::<FieldBinding>(Some(namespace), name, status);
-        self.0.send(request).await
     }
 }
 

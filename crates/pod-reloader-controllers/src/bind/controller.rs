@@ -36,14 +36,13 @@ impl Bindings {
 }
 
 impl Terms for Bindings {
-    const NAME: &'static str = "bind";
-
     async fn term(self) {
         info!("binding fields");
         let _shown = Shown::new(self.metrics.clone());
         let period = self.kit.resync_period;
         let binder = Binder::new(self.kit, self.metrics, self.scope, self.kinds);
         let binder = Arc::new(binder);
-        beside_watches(binder.run(), period, || watch::spawn(&binder)).await;
+        let work = binder.worker.run(&binder);
+        beside_watches(work, period, || watch::spawn(&binder)).await;
     }
 }

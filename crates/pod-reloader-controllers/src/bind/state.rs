@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_reloader_api::FieldBindingStatus;
 use pod_reloader_core::field_binding::kind::BoundKind;
-use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason, SeenStatus};
+use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason};
 use pod_reloader_core::field_binding::pace::Pace;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
@@ -40,8 +41,7 @@ pub(super) type Digest = [u8; 16];
 pub(super) struct State {
     kinds: Arc<[BoundKind]>,
     scope: Scope,
-    /// The FieldBindings, by namespace.
-    bindings: BTreeMap<Name, BTreeMap<Name, Known>>,
+    bindings: BTreeMap<BindingId, Known>,
     /// The namespaces whose FieldBindings have all been listed. `None` stands for all namespaces.
     listed: BTreeSet<Option<Name>>,
     /// The sources and targets.
@@ -134,7 +134,7 @@ impl State {
         if !self.listed.contains(&self.place(&id.namespace)) {
             return None;
         }
-        let known = self.known(id)?;
+        let known = self.bindings.get(id)?;
         let binding = known.binding.as_ref().ok()?;
         let memory = &known.memory;
         let kind = self.kind(binding);
@@ -162,7 +162,7 @@ impl State {
     /// Notes what a look at the fields of a FieldBinding has brought, unless it is another one by now.
     pub(super) fn looked(&mut self, task: &Task, memory: Memory) {
         let binding = &task.binding;
-        if let Some(known) = self.known_mut(&binding.id)
+        if let Some(known) = self.bindings.get_mut(&binding.id)
             && known.version == (binding.uid.clone(), binding.generation)
         {
             known.memory = memory;
@@ -173,7 +173,7 @@ impl State {
 
     /// Returns the status that a FieldBinding should have. `None` as long as that is not known.
     pub(super) fn status(&self, id: &BindingId, now: Timestamp) -> Option<StatusChange> {
-        let Some(known) = self.known(id) else {
+        let Some(known) = self.bindings.get(id) else {
             return self.status_left_out(id, now);
         };
         let (before, generation) = (known.status.as_ref(), known.version.1);
@@ -213,22 +213,21 @@ impl State {
 
     /// Returns true if there is room for a FieldBinding.
     pub(super) fn is_kept(&self, id: &BindingId) -> bool {
-        self.known(id).is_some()
+        self.bindings.contains_key(id)
     }
 
     /// Notes the status that a FieldBinding has got.
     pub(super) fn status_written(&mut self, id: &BindingId, status: &FieldBindingStatus) {
         self.left_out.remove(id);
         self.status_seen(id, Some(status));
-        if let Some(known) = self.known_mut(id) {
+        if let Some(known) = self.bindings.get_mut(id) {
             known.status_written = Some(Instant::now());
         }
     }
 
     fn status_seen(&mut self, id: &BindingId, status: Option<&FieldBindingStatus>) {
-        let status = status.map(SeenStatus::from);
-        let here = self.bindings.get_mut(&id.namespace);
-        if let Some(known) = here.and_then(|here| here.get_mut(&id.name)) {
+        let status = status.map(|it| SeenStatus::of(it, &it.conditions));
+        if let Some(known) = self.bindings.get_mut(id) {
             self.counts.remove(known.status.as_ref());
             self.counts.add(status.as_ref());
             known.status = status;
@@ -237,7 +236,7 @@ impl State {
 
     /// Returns the time at which the status of a FieldBinding was last written.
     pub(super) fn status_written_at(&self, id: &BindingId) -> Option<Instant> {
-        self.known(id)?.status_written
+        self.bindings.get(id)?.status_written
     }
 
     /// Returns the number of FieldBindings whose condition has this reason.
@@ -289,14 +288,6 @@ impl State {
                 name: name.clone(),
             },
         }
-    }
-
-    fn known(&self, id: &BindingId) -> Option<&Known> {
-        self.bindings.get(&id.namespace)?.get(&id.name)
-    }
-
-    fn known_mut(&mut self, id: &BindingId) -> Option<&mut Known> {
-        self.bindings.get_mut(&id.namespace)?.get_mut(&id.name)
     }
 }
 

@@ -2,65 +2,45 @@
 
 use jiff::Timestamp;
 use pod_reloader_api::FieldBinding;
-use pod_reloader_core::error::chain;
 use pod_reloader_core::field_binding::BindingId;
-use pod_reloader_core::field_binding::outcome::ready;
+use pod_reloader_core::ready::ready;
 use tokio::time::Instant;
-use tracing::{info, warn};
 
-use super::binder::{Binder, STATUS_INTERVAL};
+use super::binder::Binder;
 use super::state::StatusChange;
-use crate::runtime::status;
+use crate::runtime::status::{Words, Written, write};
+
+const WORDS: Words = Words {
+    events: ["FieldsApplied", "FieldsNotApplied"],
+    log: [
+        "fields are equal to their keys",
+        "fields are not equal to their keys",
+    ],
+};
 
 impl Binder {
     /// Writes the status of a FieldBinding, if it has another one. Returns the time to try again.
     pub(super) async fn write_status(&self, id: &BindingId) -> Option<Instant> {
         let change = self.state.lock().status(id, Timestamp::now())?;
-        if change
-            .before
-            .as_ref()
-            .is_some_and(|it| it.is(&change.after))
-        {
+        let StatusChange { uid, before, after } = change;
+        if before.as_ref().is_some_and(|it| it.is(&after)) {
             self.show();
             return None;
         }
-        match self.calls.write_status(id, &change.after).await {
-            Ok(()) => {
-                self.report(id, &change);
-                self.state.lock().status_written(id, &change.after);
+        let news = ready(&after.conditions);
+        let news = news.filter(|it| before.is_none_or(|before| !before.tells(it)));
+        let object = (Some(&id.namespace), &id.name, &*uid);
+        match write::<FieldBinding>(&self.kit, object, &after, news, &WORDS).await {
+            Written::Done => {
+                self.state.lock().status_written(id, &after);
                 self.show();
                 None
             }
-            Err(error) if error.is_not_found() => {
+            Written::Gone => {
                 self.state.lock().has_nobody_to_tell(id);
                 None
             }
-            Err(error) => {
-                self.kit.errors.count(Some(&error));
-                let error = chain(&error);
-                warn!(binding = %id, error, "cannot write the status of a FieldBinding, trying again");
-                Some(Instant::now() + STATUS_INTERVAL * 5)
-            }
+            Written::Failed(again) => Some(again),
         }
-    }
-
-    /// Tells users that fields have become equal to their keys, or cannot.
-    fn report(&self, id: &BindingId, change: &StatusChange) {
-        let Some(after) = ready(&change.after) else {
-            return;
-        };
-        if change.before.as_ref().is_some_and(|it| it.tells(after)) {
-            return;
-        }
-        let report = status::report(after, ["FieldsApplied", "FieldsNotApplied"]);
-        let (reason, message) = (&*after.reason, &*after.message);
-        match report.is_problem {
-            true => {
-                warn!(binding = %id, reason, detail = message, "fields are not equal to their keys")
-            }
-            false => info!(binding = %id, detail = message, "fields are equal to their keys"),
-        }
-        let about = status::about::<FieldBinding>(Some(&id.namespace), &id.name, &change.uid);
-        self.kit.events.publish(about, report);
     }
 }

@@ -1,7 +1,7 @@
 //! Ten minutes of changes: fields follow at once, and against somebody who works against us they are not written again and
 //! again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, Watched, What};
 use crate::mock::{self, Answer};
+use crate::runtime::own::Serves;
 
 const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
@@ -314,7 +315,7 @@ impl Cluster {
         };
         tokio::select! {
             () = acts => {}
-            () = binder.run() => {}
+            () = binder.worker.run(&binder) => {}
             () = self.tell(&binder, changes) => {}
         }
         self.0.lock().counted.clone()
@@ -343,7 +344,6 @@ impl Cluster {
 
     /// Brings what lists would.
     async fn list(&self, binder: &Binder, bindings: &[Value]) {
-        let mut listed = BTreeSet::new();
         for (index, fields) in bindings.iter().enumerate() {
             let called = format!("binding-{index}");
             let mut fields = fields.clone();
@@ -351,11 +351,10 @@ impl Cluster {
                 fields["status"] = status.clone();
             }
             let (id, object) = binding(&called, &fields);
-            listed.insert(id.clone());
-            binder.binding_seen(id, object);
+            binder.seen(id, object);
             sleep(WATCH).await;
         }
-        binder.bindings_listed(None, &listed, 0);
+        binder.all_listed(None, 0);
         for path in [SECRET, STORE] {
             let version = self.0.lock().version_of(path);
             let (watched, object) = watched(path);

@@ -1,105 +1,36 @@
 //! Watches FieldBindings, their sources and their targets.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::Api;
 use kube::core::{ApiResource, GroupVersionKind};
 use pod_reloader_api::FieldBinding;
-use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::slim::Slim;
 use tokio::task::JoinSet;
 
-use super::binder::{Binder, Room};
+use super::binder::Binder;
 use super::state::{ObjectName, Watched, What};
 use crate::runtime::follower::Follower;
 use crate::runtime::keyed::watch_each;
+use crate::runtime::own::follow;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
 pub(super) fn spawn(binder: &Arc<Binder>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
     for place in binder.namespaces() {
-        watches.spawn(watch_bindings(binder.clone(), place));
+        let (kit, client) = (binder.kit.clone(), binder.kit.clients.watch.clone());
+        let bindings = match &place {
+            Some(namespace) => Api::<Slim<FieldBinding>>::namespaced(client, namespace.as_str()),
+            None => Api::all(client),
+        };
+        let following = follow(kit, binder.clone(), "FieldBinding", bindings, place);
+        watches.spawn(following);
     }
     watches.spawn(watch_all_objects(binder.clone()));
     watches
-}
-
-/// Watches the FieldBindings of a namespace, or of all of them.
-async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
-    let kit = &binder.kit;
-    let client = kit.clients.watch.clone();
-    let bindings = match &place {
-        Some(namespace) => Api::<Slim<FieldBinding>>::namespaced(client, namespace.as_str()),
-        None => Api::all(client),
-    };
-    let bindings = Resources::new(bindings, "FieldBinding", &kit.budget);
-    let watches = kit.watches.clone();
-    bindings
-        .follow(watches, BindingFollower { binder, place })
-        .await;
-}
-
-struct BindingFollower {
-    binder: Arc<Binder>,
-    /// The namespace. `None` stands for all of them.
-    place: Option<Name>,
-}
-
-impl Follower<Slim<FieldBinding>> for BindingFollower {
-    type Noted = (BindingId, Room);
-    type List = ListedBindings;
-
-    fn listed(&mut self, object: Slim<FieldBinding>) -> Option<(BindingId, Room)> {
-        let id = binding_id(&object)?;
-        let room = self.binder.binding_seen(id.clone(), object.0);
-        Some((id, room))
-    }
-
-    fn all_listed(&mut self, list: ListedBindings) {
-        let place = self.place.as_ref();
-        self.binder
-            .bindings_listed(place, &list.kept, list.left_out);
-    }
-
-    fn gone(&mut self, object: Slim<FieldBinding>) {
-        if let Some(id) = binding_id(&object) {
-            self.binder.binding_gone(&id);
-        }
-    }
-}
-
-/// The FieldBindings of a list.
-#[derive(Default)]
-struct ListedBindings {
-    kept: BTreeSet<BindingId>,
-    /// The number of those for which there is no room.
-    left_out: usize,
-}
-
-impl Extend<(BindingId, Room)> for ListedBindings {
-    fn extend<I: IntoIterator<Item = (BindingId, Room)>>(&mut self, bindings: I) {
-        for (id, room) in bindings {
-            match room {
-                Room::Kept => {
-                    self.kept.insert(id);
-                }
-                Room::LeftOut => self.left_out += 1,
-                Room::OutOfScope => {}
-            }
-        }
-    }
-}
-
-fn binding_id(Slim(object): &Slim<FieldBinding>) -> Option<BindingId> {
-    let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-    Some(BindingId {
-        namespace: name(&object.metadata.namespace)?,
-        name: name(&object.metadata.name)?,
-    })
 }
 
 /// Watches the objects of each kind that a source or a target has.

@@ -26,8 +26,6 @@ pub struct Keeping {
 }
 
 impl Terms for Keeping {
-    const NAME: &'static str = "keep";
-
     async fn term(self) {
         info!("keeping ConfigMaps that are in use");
         let namespaces = self.scope.watched();
@@ -39,6 +37,6 @@ impl Terms for Keeping {
             all.map(|namespace| keeper.clone().watch(namespace))
                 .collect::<JoinSet<_>>()
         };
-        beside_watches(keeper.run(), resync_period, watches).await;
+        beside_watches(keeper.worker.run(&keeper), resync_period, watches).await;
     }
 }

@@ -73,7 +73,7 @@ pub(super) struct Keeper {
     known: Mutex<Known>,
     /// True once the log says that something is there which an earlier version has stored.
     has_told_of_unsealed: AtomicBool,
-    worker: Worker<Work>,
+    pub(super) worker: Worker<Work>,
 }
 
 impl Keeper {
@@ -90,11 +90,6 @@ impl Keeper {
             has_told_of_unsealed: AtomicBool::new(false),
             worker: Worker::new(AT_ONCE),
         }
-    }
-
-    /// Handles what is due, for ever.
-    pub(super) async fn run(self: &Arc<Self>) {
-        self.worker.run(self).await;
     }
 
     /// Follows the ConfigMaps with our label in a namespace, or in all of them, for ever.

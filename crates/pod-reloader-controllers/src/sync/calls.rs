@@ -1,18 +1,14 @@
 //! The calls that read and write copies, and their errors.
 
 use http::Request;
-use pod_reloader_api::{ClusterConfigSync, ClusterConfigSyncStatus};
 use pod_reloader_core::config_sync::content::Object;
 use pod_reloader_core::config_sync::outcome::Reason;
 use pod_reloader_core::config_sync::{Target, TargetMetadata};
-use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use serde_json::json;
 
 use crate::live::request;
 use crate::runtime::calls::{Calls, if_there};
 use crate::runtime::error::CallError;
-use crate::runtime::status;
 
 /// The apiserver, as sources and copies need it.
 #[derive(Clone)]
@@ -32,26 +28,6 @@ impl SyncCalls {
     /// Deletes a copy, if it is still as it was seen.
     pub(super) async fn delete(&self, copy: &Reference, seen: &Target) -> Result<(), CallError> {
         let request = request::delete(copy, seen.uid(), Some(seen.resource_version()));
-        self.0.send(request).await
-    }
-
-    /// Writes the status of a ClusterConfigSync.
-    pub(super) async fn write_status(
-        &self,
-        sync: &Name,
-        status: &ClusterConfigSyncStatus,
-    ) -> Result<(), CallError> {
-        // What is left out because it is empty must be said.
-        let status = json!({
-            "observedGeneration": status.observed_generation,
-            "selected": status.selected,
-            "synced": status.synced,
-            "sealed": status.sealed,
-            "sourceNamespaceUid": status.source_namespace_uid,
-            "conflicts": status.conflicts,
-            "conditions": status.conditions,
-        });
-        let request = status::patch::<ClusterConfigSync>(None, sync, status);
         self.0.send(request).await
     }
 }

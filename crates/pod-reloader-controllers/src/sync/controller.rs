@@ -32,13 +32,12 @@ impl Syncs {
 }
 
 impl Terms for Syncs {
-    const NAME: &'static str = "sync";
-
     async fn term(self) {
         info!("copying to namespaces");
         let _shown = Shown::new(self.metrics.clone());
         let period = self.kit.resync_period;
         let syncer = Arc::new(Syncer::new(self.kit, self.metrics, self.own));
-        beside_watches(syncer.run(), period, || watch::spawn(&syncer)).await;
+        let work = syncer.worker.run(&syncer);
+        beside_watches(work, period, || watch::spawn(&syncer)).await;
     }
 }

@@ -11,6 +11,7 @@ use pod_reloader_core::config_sync::pace::Pace;
 use pod_reloader_core::config_sync::{ConfigSync, InvalidSync, NamespaceLabels, Target};
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::ready;
 use pod_reloader_core::reference::ConfigKind;
 
 use self::noted::is_absence;
@@ -69,7 +70,7 @@ impl Known {
     fn is_still_ready(&self) -> bool {
         let status = self.status.as_ref();
         let status = status.filter(|it| it.observed_generation == self.version.1);
-        let ready = status.and_then(outcome::ready);
+        let ready = status.and_then(|it| ready(&it.conditions));
         let mut copies = self.copies.values();
         self.obstacle.is_none()
             && ready.is_some_and(|ready| ready.status == "True")
@@ -233,14 +234,11 @@ impl State {
         );
         let failed = outcomes().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
         known.conflicts = failed.count();
-        let ready = |status| outcome::ready(status).map(|it| (&*it.status, &*it.reason));
-        let is_syncing = ready(&after).is_some_and(|(_, reason)| reason == "Syncing");
+        let is_syncing = ready(&after.conditions).is_some_and(|it| it.reason == "Syncing");
         let was_syncing = std::mem::replace(&mut known.was_syncing, is_syncing);
         let before = known.status.clone();
-        let was_ready = before
-            .as_ref()
-            .and_then(ready)
-            .is_some_and(|it| it.0 == "True");
+        let was_ready = before.as_ref().and_then(|it| ready(&it.conditions));
+        let was_ready = was_ready.is_some_and(|it| it.status == "True");
         Some(StatusChange {
             uid: known.version.0.clone(),
             is_premature: is_syncing && was_ready && !was_syncing,
@@ -265,7 +263,7 @@ impl State {
             let status = known.status.as_ref();
             exact += status.map_or(0, |status| status.synced as usize);
             conflicts += known.conflicts;
-            let ready = status.and_then(outcome::ready);
+            let ready = status.and_then(|it| ready(&it.conditions));
             not_ready += usize::from(ready.is_none_or(|ready| ready.status != "True"));
         }
         (exact, conflicts, not_ready)

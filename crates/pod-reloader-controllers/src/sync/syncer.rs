@@ -19,6 +19,7 @@ use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
 use crate::live::keys::Keys;
 use crate::runtime::kit::Kit;
+use crate::runtime::own::{Room, Serves};
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};
 
@@ -75,7 +76,7 @@ pub(super) struct Syncer {
     pub(super) calls: SyncCalls,
     pub(super) metrics: SyncMetrics,
     pub(super) state: Mutex<State>,
-    worker: Worker<Work>,
+    pub(super) worker: Worker<Work>,
     keys: watch::Sender<BTreeSet<Key>>,
     /// The keys of seals when namespaces were last listed.
     keyring: Mutex<Option<Arc<Keyring>>>,
@@ -98,25 +99,6 @@ impl Syncer {
     /// Returns the kinds and names of all sources, as they change.
     pub(super) fn keys(&self) -> watch::Receiver<BTreeSet<Key>> {
         self.keys.subscribe()
-    }
-
-    pub(super) fn sync_seen(&self, name: Name, object: ClusterConfigSync) {
-        let places = self.state.lock().sync_seen(name.clone(), object);
-        self.push_status(name);
-        self.push(places);
-        self.publish_keys();
-    }
-
-    pub(super) fn sync_gone(&self, name: &Name) {
-        let places = self.state.lock().sync_gone(name);
-        self.push(places);
-        self.publish_keys();
-        self.show();
-    }
-
-    pub(super) fn syncs_listed(&self, listed: &BTreeSet<Name>) {
-        let gone = self.state.lock().syncs_without(listed);
-        gone.iter().for_each(|name| self.sync_gone(name));
     }
 
     pub(super) fn namespaces_listed(&self, namespaces: ByNamespace<NamespaceLabels>) {
@@ -157,11 +139,6 @@ impl Syncer {
         self.state.lock().targets_gone(key);
     }
 
-    /// Handles what is due, for ever.
-    pub(super) async fn run(self: &Arc<Self>) {
-        self.worker.run(self).await;
-    }
-
     /// Shows how many copies there are.
     pub(super) fn show(&self) {
         let (exact, failed, not_ready) = self.state.lock().counts();
@@ -188,6 +165,34 @@ impl Syncer {
     pub(super) fn push_status(&self, sync: Name) {
         let at = Instant::now() + STATUS_PAUSE;
         self.worker.push(Work::Status(sync), at);
+    }
+}
+
+impl Serves for Syncer {
+    type Kind = ClusterConfigSync;
+    type Id = Name;
+
+    fn id(object: &ClusterConfigSync) -> Option<Name> {
+        Name::parse(object.metadata.name.as_deref()?).ok()
+    }
+
+    fn seen(&self, name: Name, object: ClusterConfigSync) -> Room {
+        let places = self.state.lock().sync_seen(name.clone(), object);
+        self.push_status(name);
+        self.push(places);
+        self.publish_keys();
+        Room::Kept
+    }
+
+    fn gone(&self, name: &Name) {
+        let places = self.state.lock().sync_gone(name);
+        self.push(places);
+        self.publish_keys();
+        self.show();
+    }
+
+    fn without(&self, _place: Option<&Name>, listed: &BTreeSet<Name>) -> Vec<Name> {
+        self.state.lock().syncs_without(listed)
     }
 }
 

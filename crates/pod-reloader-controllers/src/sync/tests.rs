@@ -19,6 +19,7 @@ use super::state::tests::{key_of_pull, name, namespaces, sync};
 use super::syncer::{Own, Syncer};
 use crate::live::keys::Keys;
 use crate::mock::{self, Answer};
+use crate::runtime::own::Serves;
 
 const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
@@ -179,7 +180,7 @@ impl Cluster {
         };
         tokio::select! {
             () = acts => {}
-            () = syncer.run() => {}
+            () = syncer.worker.run(&syncer) => {}
             () = self.tell(&syncer, changes) => {}
         }
         self.0.lock().counted.clone()
@@ -227,7 +228,7 @@ impl Cluster {
             if let Some(status) = self.0.lock().statuses.get(&called) {
                 fields["status"] = status.clone();
             }
-            syncer.sync_seen(name(&called), sync(&called, index as u8 + 1, fields));
+            syncer.seen(name(&called), sync(&called, index as u8 + 1, fields));
         }
         syncer.namespaces_listed(namespaces(&["a", "b", "elsewhere", "platform"]));
         let secrets = self.0.lock().secrets.clone();

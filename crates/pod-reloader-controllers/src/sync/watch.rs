@@ -1,6 +1,5 @@
 //! Watches ClusterConfigSyncs, namespaces, and the objects that have the names of copies.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Api;
@@ -15,50 +14,18 @@ use super::state::Key;
 use super::syncer::Syncer;
 use crate::runtime::follower::Follower;
 use crate::runtime::keyed::watch_each;
+use crate::runtime::own::follow;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
 pub(super) fn spawn(syncer: &Arc<Syncer>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    watches.spawn(watch_syncs(syncer.clone()));
+    let syncs = Api::<Slim<ClusterConfigSync>>::all(syncer.kit.clients.watch.clone());
+    let (kit, kind) = (syncer.kit.clone(), "ClusterConfigSync");
+    watches.spawn(follow(kit, syncer.clone(), kind, syncs, None));
     watches.spawn(watch_namespaces(syncer.clone()));
     watches.spawn(watch_all_targets(syncer.clone()));
     watches
-}
-
-async fn watch_syncs(syncer: Arc<Syncer>) {
-    let kit = &syncer.kit;
-    let syncs = Api::<Slim<ClusterConfigSync>>::all(kit.clients.watch.clone());
-    let syncs = Resources::new(syncs, "ClusterConfigSync", &kit.budget);
-    let watches = kit.watches.clone();
-    syncs.follow(watches, SyncFollower(syncer)).await;
-}
-
-struct SyncFollower(Arc<Syncer>);
-
-impl Follower<Slim<ClusterConfigSync>> for SyncFollower {
-    type Noted = Name;
-    type List = BTreeSet<Name>;
-
-    fn listed(&mut self, object: Slim<ClusterConfigSync>) -> Option<Name> {
-        let name = sync_name(&object)?;
-        self.0.sync_seen(name.clone(), object.0);
-        Some(name)
-    }
-
-    fn all_listed(&mut self, list: BTreeSet<Name>) {
-        self.0.syncs_listed(&list);
-    }
-
-    fn gone(&mut self, object: Slim<ClusterConfigSync>) {
-        if let Some(name) = sync_name(&object) {
-            self.0.sync_gone(&name);
-        }
-    }
-}
-
-fn sync_name(Slim(object): &Slim<ClusterConfigSync>) -> Option<Name> {
-    Name::parse(object.metadata.name.as_deref()?).ok()
 }
 
 async fn watch_namespaces(syncer: Arc<Syncer>) {

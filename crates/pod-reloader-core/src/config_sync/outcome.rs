@@ -3,16 +3,14 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use pod_reloader_api::{ClusterConfigSyncStatus, Conflict};
 
 use super::InvalidSync;
 use super::content::NotCopied;
 use crate::name::Name;
+use crate::ready::{condition, ready};
 use crate::words;
 
-/// The type of the one condition.
-const READY: &str = "Ready";
 /// The maximum number of conflicts that are shown.
 const MAX_CONFLICTS: usize = 50;
 /// The maximum number of namespaces that the message of the condition names.
@@ -179,10 +177,9 @@ pub fn status<'a>(
         let message = format!("{namespaces} {have} an exact copy");
         ("True", "Synced", message)
     };
-    let before = previous.and_then(ready);
-    let since = before
-        .filter(|before| before.status == status)
-        .map(|before| before.last_transition_time.clone());
+    let before = previous.and_then(|it| ready(&it.conditions));
+    let before = before.map(|it| (&*it.status, it.last_transition_time.0));
+    let said = (status, reason, message);
     ClusterConfigSyncStatus {
         observed_generation: generation,
         selected,
@@ -198,20 +195,8 @@ pub fn status<'a>(
                 message: reason.to_string(),
             })
             .collect(),
-        conditions: vec![Condition {
-            type_: READY.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            observed_generation: Some(generation),
-            last_transition_time: since.unwrap_or(Time(now)),
-        }],
+        conditions: vec![condition(before, generation, said, now)],
     }
-}
-
-/// Returns the condition that says whether each selected namespace has an exact copy.
-pub fn ready(status: &ClusterConfigSyncStatus) -> Option<&Condition> {
-    status.conditions.iter().find(|it| it.type_ == READY)
 }
 
 fn conflicts(failed: &[(&Name, &Reason)], selected: u32) -> String {
@@ -252,8 +237,8 @@ mod tests {
         status(previous, 3, obstacle, outcomes, noted, at(now))
     }
 
-    fn condition(status: &ClusterConfigSyncStatus) -> (&str, &str, &str) {
-        let ready = ready(status).unwrap();
+    fn said(status: &ClusterConfigSyncStatus) -> (&str, &str, &str) {
+        let ready = ready(&status.conditions).unwrap();
         (&ready.status, &ready.reason, &ready.message)
     }
 
@@ -262,7 +247,7 @@ mod tests {
         let all = [Outcome::Synced, Outcome::Synced];
         let done = of(None, None, &all, 1);
         assert_eq!(
-            condition(&done),
+            said(&done),
             ("True", "Synced", "2 namespaces have an exact copy")
         );
         assert_eq!(
@@ -271,13 +256,13 @@ mod tests {
         );
         let under_way = of(None, None, &[Outcome::Synced, Outcome::Pending], 1);
         let expected = ("False", "Syncing", "1 of 2 namespaces has an exact copy");
-        assert_eq!(condition(&under_way), expected);
+        assert_eq!(said(&under_way), expected);
         let one = of(None, None, &[Outcome::Synced], 1);
-        assert_eq!(condition(&one).2, "1 namespace has an exact copy");
+        assert_eq!(said(&one).2, "1 namespace has an exact copy");
         let one = of(None, None, &[Outcome::Pending], 1);
-        assert_eq!(condition(&one).2, "0 of 1 namespace has an exact copy");
+        assert_eq!(said(&one).2, "0 of 1 namespace has an exact copy");
         assert_eq!(
-            condition(&of(None, None, &[], 1)).0,
+            said(&of(None, None, &[], 1)).0,
             "True",
             "nothing is left to do"
         );
@@ -294,7 +279,7 @@ mod tests {
         ];
         let status = of(None, None, &outcomes.map(Outcome::Failed), 1);
         let expected = "4 of 4 namespaces have no exact copy: n0 (ExistsNotOurs), n1 (OtherSync), n2 (Forbidden) and 1 more";
-        assert_eq!(condition(&status), ("False", "Conflict", expected));
+        assert_eq!(said(&status), ("False", "Conflict", expected));
         let conflicts: Vec<_> = status
             .conflicts
             .iter()
@@ -316,7 +301,7 @@ mod tests {
             1,
         );
         let expected = "the source has no key \"ca.crt\"; copies stay as they are";
-        assert_eq!(condition(&status), ("False", "KeyNotFound", expected));
+        assert_eq!(said(&status), ("False", "KeyNotFound", expected));
         assert_eq!((status.selected, status.synced), (2, 1));
     }
 
@@ -333,7 +318,7 @@ mod tests {
         let second = of(Some(&first), None, &[Outcome::Failed(Reason::Failed)], 2);
         let third = of(Some(&second), None, &[Outcome::Synced], 3);
         let fourth = of(Some(&third), None, &[Outcome::Synced], 4);
-        let times = [&first, &second, &third].map(|it| ready(it).unwrap().last_transition_time.0);
+        let times = [&first, &second, &third].map(|it| it.conditions[0].last_transition_time.0);
         assert_eq!(times, [at(1), at(1), at(3)]);
         assert_eq!(third, fourth, "nothing needs to be written");
     }

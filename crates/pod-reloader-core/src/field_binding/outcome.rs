@@ -3,14 +3,13 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use pod_reloader_api::{FieldBindingStatus, FieldState};
-use sha2::{Digest as _, Sha256};
 
 use super::path::Path;
 use super::value::InvalidValue;
 use super::{Field, InvalidBinding, MAX_BINDINGS};
 use crate::name::Name;
+use crate::ready::{SeenStatus, condition};
 use crate::words;
 
 /// The state of a field that is equal to its key, and the reason of the condition if all are.
@@ -39,8 +38,6 @@ pub const REASONS: [&str; 17] = [
     "Forbidden",
     "Failed",
 ];
-/// The type of the one condition.
-const READY: &str = "Ready";
 /// The maximum number of fields that the message of the condition names.
 const MAX_NAMED: usize = 3;
 
@@ -151,66 +148,6 @@ impl fmt::Display for Reason {
 /// The state of a field: an error if it is not equal to its key.
 pub type Outcome = Result<(), Reason>;
 
-/// The longest reason of a condition that is remembered, in bytes. Ours are shorter.
-const LONGEST_REASON: usize = 63;
-
-/// A status that a FieldBinding has. What is remembered of it is short, whatever somebody has written there.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SeenStatus {
-    digest: [u8; 16],
-    ready: Option<SeenReady>,
-}
-
-/// The condition that says whether each field is equal to its key, as it is remembered.
-#[derive(Clone, Debug, PartialEq)]
-struct SeenReady {
-    status: Box<str>,
-    reason: Box<str>,
-    since: Timestamp,
-}
-
-impl From<&FieldBindingStatus> for SeenStatus {
-    fn from(status: &FieldBindingStatus) -> Self {
-        let short = |text: &str| match text.len() <= LONGEST_REASON {
-            true => text.into(),
-            false => Box::default(),
-        };
-        Self {
-            digest: digest(status),
-            ready: ready(status).map(|ready| SeenReady {
-                status: short(&ready.status),
-                reason: short(&ready.reason),
-                since: ready.last_transition_time.0,
-            }),
-        }
-    }
-}
-
-impl SeenStatus {
-    /// Returns true if it is this one.
-    pub fn is(&self, status: &FieldBindingStatus) -> bool {
-        self.digest == digest(status)
-    }
-
-    /// Returns true if users know this condition from it.
-    pub fn tells(&self, now: &Condition) -> bool {
-        let ready = self.ready.as_ref();
-        ready.is_some_and(|it| *it.status == *now.status && *it.reason == *now.reason)
-    }
-
-    /// Returns the reason of the condition.
-    pub fn reason(&self) -> Option<&str> {
-        Some(&self.ready.as_ref()?.reason)
-    }
-}
-
-fn digest(status: &FieldBindingStatus) -> [u8; 16] {
-    let bytes = Sha256::digest(serde_json::to_vec(status).expect("a status is JSON"));
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&bytes[..16]);
-    digest
-}
-
 /// Returns the status of a FieldBinding of this generation with these fields, given the one that it has.
 pub fn status<'a>(
     previous: Option<&SeenStatus>,
@@ -223,7 +160,7 @@ pub fn status<'a>(
         states.push(state(&field.path, outcome));
         failed.extend(outcome.as_ref().err().map(|reason| (&field.path, reason)));
     }
-    let (status, reason, message) = match failed.first() {
+    let said = match failed.first() {
         None => {
             let fields = words::count(states.len(), "field");
             let are = words::either(
@@ -235,15 +172,11 @@ pub fn status<'a>(
         }
         Some((_, first)) => ("False", first.as_str(), named(&failed, states.len())),
     };
+    let before = previous.and_then(SeenStatus::since);
     FieldBindingStatus {
         observed_generation: generation,
         fields: states,
-        conditions: vec![condition(
-            previous,
-            generation,
-            (status, reason, message),
-            now,
-        )],
+        conditions: vec![condition(before, generation, said, now)],
     }
 }
 
@@ -274,17 +207,13 @@ fn without_fields(
     (reason, message): (&str, String),
     now: Timestamp,
 ) -> FieldBindingStatus {
+    let before = previous.and_then(SeenStatus::since);
     let said = ("False", reason, message);
     FieldBindingStatus {
         observed_generation: generation,
         fields: Vec::new(),
-        conditions: vec![condition(previous, generation, said, now)],
+        conditions: vec![condition(before, generation, said, now)],
     }
-}
-
-/// Returns the condition that says whether each field is equal to its key.
-pub fn ready(status: &FieldBindingStatus) -> Option<&Condition> {
-    status.conditions.iter().find(|it| it.type_ == READY)
 }
 
 fn state(path: &Path, outcome: &Outcome) -> FieldState {
@@ -296,24 +225,6 @@ fn state(path: &Path, outcome: &Outcome) -> FieldState {
         path: path.as_str().to_owned(),
         state: state.to_owned(),
         message,
-    }
-}
-
-fn condition(
-    previous: Option<&SeenStatus>,
-    generation: i64,
-    (status, reason, message): (&str, &str, String),
-    now: Timestamp,
-) -> Condition {
-    let before = previous.and_then(|it| it.ready.as_ref());
-    let since = before.filter(|before| *before.status == *status);
-    Condition {
-        type_: READY.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        observed_generation: Some(generation),
-        last_transition_time: Time(since.map_or(now, |it| it.since)),
     }
 }
 
@@ -335,10 +246,15 @@ fn named(failed: &[(&Path, &Reason)], all: usize) -> String {
 mod tests {
     use super::*;
     use crate::field_binding::tests::binding;
+    use crate::ready::ready;
     use serde_json::json;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    fn remembered(status: &FieldBindingStatus) -> SeenStatus {
+        SeenStatus::of(status, &status.conditions)
     }
 
     /// Returns the status with these outcomes, of fields `spec.f0`, `spec.f1` and so on.
@@ -351,7 +267,7 @@ mod tests {
             (0..outcomes.len()).map(|at| json!({"key": "k", "path": format!("spec.f{at}")}));
         let fields: Vec<_> = fields.collect();
         let binding = binding(json!({"spec": {"fields": fields}}));
-        let previous = previous.map(SeenStatus::from);
+        let previous = previous.map(remembered);
         let fields = binding.fields.iter().zip(outcomes);
         status(previous.as_ref(), 3, fields, at(now))
     }
@@ -359,7 +275,7 @@ mod tests {
     #[test]
     fn it_is_ready_once_every_field_is_equal_to_its_key() {
         let status = of(None, &[Ok(()), Ok(())], 1);
-        let ready = ready(&status).unwrap();
+        let ready = ready(&status.conditions).unwrap();
         let said = (&*ready.status, &*ready.reason, &*ready.message);
         assert_eq!(
             said,
@@ -377,7 +293,7 @@ mod tests {
             Err(Reason::TargetNotFound),
         ];
         let status = of(None, &outcomes, 1);
-        let ready = ready(&status).unwrap();
+        let ready = ready(&status.conditions).unwrap();
         let expected = "2 of 3 fields are not equal to their keys: spec.f1 (the source has no key \"port\"; the field stays as it is), spec.f2 (the custom resource does not exist)";
         let said = (&*ready.status, &*ready.reason, &*ready.message);
         assert_eq!(said, ("False", "KeyNotFound", expected));
@@ -412,7 +328,7 @@ mod tests {
     #[test]
     fn many_fields_are_not_all_named() {
         let status = of(None, &vec![Err(Reason::Rejected); 64], 1);
-        let message = &ready(&status).unwrap().message;
+        let message = &ready(&status.conditions).unwrap().message;
         assert!(message.ends_with("and 61 more"), "{message}");
     }
 
@@ -421,7 +337,7 @@ mod tests {
         let first = of(None, &[Err(Reason::SourceNotFound)], 1);
         let second = of(Some(&first), &[Err(Reason::TargetNotFound)], 2);
         let third = of(Some(&second), &[Ok(())], 3);
-        let times = [&first, &second, &third].map(|it| ready(it).unwrap().last_transition_time.0);
+        let times = [&first, &second, &third].map(|it| it.conditions[0].last_transition_time.0);
         assert_eq!(times, [at(1), at(1), at(3)]);
         assert_eq!(
             of(Some(&third), &[Ok(())], 4),
@@ -435,13 +351,13 @@ mod tests {
         let mut long = of(None, &vec![Ok(()); 64], 1);
         long.conditions[0].message = "m".repeat(1 << 20);
         long.conditions[0].reason = "r".repeat(1 << 20);
-        let seen = SeenStatus::from(&long);
+        let seen = remembered(&long);
         assert!(seen.is(&long));
         assert_eq!(seen.reason(), Some(""));
         long.fields[63].state = "Failed".to_owned();
         assert!(!seen.is(&long));
         let ours = of(None, &[Err(Reason::Rejected)], 1);
-        let seen = SeenStatus::from(&ours);
+        let seen = remembered(&ours);
         assert!(seen.tells(&ours.conditions[0]));
         assert!(!seen.tells(&of(None, &[Ok(())], 1).conditions[0]));
     }
@@ -449,12 +365,12 @@ mod tests {
     #[test]
     fn a_binding_without_room_says_so_once() {
         let first = left_out(None, 3, at(1));
-        let ready = ready(&first).unwrap();
+        let ready = ready(&first.conditions).unwrap();
         assert_eq!(
             (&*ready.status, &*ready.reason),
             ("False", "NamespaceTooLarge")
         );
-        let seen = SeenStatus::from(&first);
+        let seen = remembered(&first);
         assert!(seen.is(&left_out(Some(&seen), 3, at(2))));
         assert!(
             !seen.is(&left_out(Some(&seen), 4, at(2))),

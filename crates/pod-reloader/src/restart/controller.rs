@@ -10,7 +10,7 @@ use tokio::time::{interval, sleep};
 use tracing::info;
 
 use crate::live::keys::Keys;
-use crate::metrics::{Metrics, RESTART};
+use crate::metrics::Metrics;
 use crate::report::notify::Notifications;
 use crate::restart::loop_status::LoopStatus;
 use crate::restart::pins::Keeper;
@@ -48,8 +48,6 @@ pub(crate) struct Restarts {
 }
 
 impl Terms for Restarts {
-    const NAME: &'static str = RESTART;
-
     async fn term(self) {
         // Under a webhook configuration without match conditions, the webhook must recognise our patches by
         // our user name. Until the name is known, it would take them for those of somebody else.

@@ -1,7 +1,6 @@
 //! Builds the controllers, and runs them while this replica leads.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use pod_reloader_controllers::bind::controller::Bindings;
@@ -18,7 +17,7 @@ use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::controller::Restarts;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
-use crate::runtime::controller::{Controller, Terms, term};
+use crate::runtime::controller::{Controller, term};
 use crate::runtime::events::Events;
 use crate::runtime::kit::Kit;
 use crate::runtime::leader::lead;
@@ -56,7 +55,7 @@ impl Parts {
     }
 
     /// Returns those controllers that are switched on, and that this process runs.
-    fn controllers(&mut self, events: &Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
+    fn controllers(&mut self, events: &Events, reconciling: &Handle) -> Vec<Controller> {
         let chosen = self.args.controllers.clone();
         let controllers = chosen.names();
         controllers
@@ -70,26 +69,21 @@ impl Parts {
         name: ControllerName,
         events: Events,
         reconciling: &Handle,
-    ) -> Option<Arc<dyn Controller>> {
+    ) -> Option<Controller> {
+        if !self.args.switches_on(name) {
+            return None;
+        }
         let writes = self.args.reconcile == Reconcile::Restart;
-        let controller: Arc<dyn Controller> = match name {
-            ControllerName::Restart => Arc::new(self.restarts(events, reconciling)),
+        let called = name.as_str();
+        Some(match name {
+            ControllerName::Restart => Controller::new(called, self.restarts(events, reconciling)),
             ControllerName::Keep if !self.keeps() => return None,
-            ControllerName::Keep => Arc::new(self.keeping(events)),
-            ControllerName::Sync if !self.args.sync => return None,
-            ControllerName::Sync if !writes => {
-                warn!("not copying to namespaces: --reconcile is not restart");
-                return None;
-            }
-            ControllerName::Sync => Arc::new(self.syncs(events)),
-            ControllerName::Bind if self.args.field_bindings_kinds.0.is_empty() => return None,
-            ControllerName::Bind if !writes => {
-                warn!("not binding fields: --reconcile is not restart");
-                return None;
-            }
-            ControllerName::Bind => Arc::new(self.bindings(events)),
-        };
-        Some(controller)
+            ControllerName::Keep => Controller::new(called, self.keeping(events)),
+            ControllerName::Sync if !writes => return idle("copying to namespaces"),
+            ControllerName::Sync => Controller::new(called, self.syncs(events)),
+            ControllerName::Bind if !writes => return idle("binding fields"),
+            ControllerName::Bind => Controller::new(called, self.bindings(events)),
+        })
     }
 
     fn restarts(&mut self, events: Events, reconciling: &Handle) -> Restarts {
@@ -124,13 +118,13 @@ impl Parts {
         }
     }
 
-    fn kit<C: Terms>(&self, events: Events) -> Kit {
+    fn kit(&self, controller: ControllerName, events: Events) -> Kit {
         Kit {
             clients: self.clients.clone(),
             budget: self.budget.clone(),
             watches: self.metrics.watches.clone(),
             events,
-            errors: self.metrics.errors.of(C::NAME),
+            errors: self.metrics.errors.of(controller.as_str()),
             resync_period: self.args.resync_period,
         }
     }
@@ -140,13 +134,14 @@ impl Parts {
             namespace: self.namespace.clone(),
             keys: self.keys.clone(),
         };
-        let kit = self.kit::<Syncs>(events);
+        let kit = self.kit(ControllerName::Sync, events);
         self.metrics.register(|ours| Syncs::new(kit, ours, own))
     }
 
     fn bindings(&self, events: Events) -> Bindings {
         let kinds = &self.args.field_bindings_kinds.0;
-        let (kit, scope) = (self.kit::<Bindings>(events), self.scope.clone());
+        let kit = self.kit(ControllerName::Bind, events);
+        let scope = self.scope.clone();
         self.metrics
             .register(|ours| Bindings::new(kit, ours, scope, kinds))
     }
@@ -158,7 +153,7 @@ impl Parts {
 
     fn keeping(&self, events: Events) -> Keeping {
         Keeping {
-            kit: self.kit::<Keeping>(events),
+            kit: self.kit(ControllerName::Keep, events),
             keys: self.keys.clone(),
             scope: self.scope.clone(),
             period: self.args.copy_grace_period,
@@ -183,6 +178,12 @@ impl Parts {
         self.tasks.spawn_draining("notifications", send);
         Some(notifications)
     }
+}
+
+/// Notes that a controller is switched on that must not write.
+fn idle(doing: &str) -> Option<Controller> {
+    warn!("not {doing}: --reconcile is not restart");
+    None
 }
 
 /// Runs `send`, and gives it only a short time once we stop. The time is measured here, because the timers

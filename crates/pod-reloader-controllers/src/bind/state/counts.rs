@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use pod_reloader_core::field_binding::outcome::{REASONS, SeenStatus};
+use pod_reloader_core::field_binding::outcome::REASONS;
+use pod_reloader_core::ready::SeenStatus;
 
 /// The number of FieldBindings of each reason that the operator gives.
 #[derive(Default)]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use pod_reloader_core::field_binding::BindingId;
-use pod_reloader_core::field_binding::outcome::{SeenStatus, TOO_LARGE, left_out};
+use pod_reloader_core::field_binding::outcome::{TOO_LARGE, left_out};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 
 /// The maximum number of FieldBindings of a namespace whose users are told at once. The others are told when they are
 /// seen the next time.

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pod_reloader_api::FieldBinding;
-use pod_reloader_core::field_binding::outcome::SeenStatus;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 
 use super::left_out::Untold;
 use super::{Known, Memory, ObjectName, State, Watched};
@@ -20,7 +20,8 @@ impl State {
     ) -> Vec<BindingId> {
         let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
         let version = (uid, object.metadata.generation.unwrap_or_default());
-        if self.known(&id).is_some_and(|it| it.version == version) {
+        let known = self.bindings.get(&id);
+        if known.is_some_and(|it| it.version == version) {
             self.status_seen(&id, object.status.as_ref());
             return Vec::new();
         }
@@ -32,7 +33,8 @@ impl State {
             memory.pace = before.memory.pace;
             status_written = before.status_written;
         }
-        let status = object.status.as_ref().map(SeenStatus::from);
+        let status = object.status.as_ref();
+        let status = status.map(|it| SeenStatus::of(it, &it.conditions));
         let binding = Binding::try_from(&object).map(Arc::new);
         let weight = binding
             .as_ref()
@@ -54,8 +56,7 @@ impl State {
         self.bind(&known);
         others.extend(self.affected(&known));
         self.counts.add(known.status.as_ref());
-        let here = self.bindings.entry(id.namespace.clone()).or_default();
-        here.insert(id.name.clone(), known);
+        self.bindings.insert(id.clone(), known);
         self.unsettle(&others);
         others.push(id);
         others
@@ -74,15 +75,9 @@ impl State {
         place: Option<&Name>,
         listed: &BTreeSet<BindingId>,
     ) -> Vec<BindingId> {
-        let ids = self.bindings.iter().flat_map(|(namespace, here)| {
-            here.keys().map(|name| BindingId {
-                namespace: namespace.clone(),
-                name: name.clone(),
-            })
-        });
         let is_there = |id: &BindingId| place.is_none_or(|place| *place == id.namespace);
-        ids.filter(|id| is_there(id) && !listed.contains(id))
-            .collect()
+        let ids = self.bindings.keys().filter(|id| is_there(id));
+        ids.filter(|id| !listed.contains(*id)).cloned().collect()
     }
 
     /// Takes in that all FieldBindings of a namespace, or of all of them, are known, but for so many for which there is
@@ -174,7 +169,7 @@ impl State {
     /// Has fields looked at although neither source nor target has changed.
     fn unsettle(&mut self, bindings: &[BindingId]) {
         for id in bindings {
-            if let Some(known) = self.known_mut(id) {
+            if let Some(known) = self.bindings.get_mut(id) {
                 known.memory.is_settled = false;
                 known.epoch += 1;
             }
@@ -184,22 +179,13 @@ impl State {
     /// Takes out a FieldBinding. Returns it, with those whose fields are to be looked at.
     fn forget(&mut self, id: &BindingId) -> (Option<Known>, Vec<BindingId>) {
         self.left_out.remove(id);
-        let removed = self.remove(id);
+        let removed = self.bindings.remove(id);
         let affected = removed.as_ref().map(|known| {
             self.counts.remove(known.status.as_ref());
             self.release(known);
             self.affected(known)
         });
         (removed, affected.unwrap_or_default())
-    }
-
-    fn remove(&mut self, id: &BindingId) -> Option<Known> {
-        let here = self.bindings.get_mut(&id.namespace)?;
-        let removed = here.remove(&id.name);
-        if here.is_empty() {
-            self.bindings.remove(&id.namespace);
-        }
-        removed
     }
 }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use pod_reloader_core::field_binding::BindingId;
-use pod_reloader_core::field_binding::outcome::ready;
+use pod_reloader_core::ready::ready;
 use pod_reloader_core::scope::Scope;
 use serde_json::json;
 
@@ -126,7 +126,7 @@ fn a_binding_that_does_not_fit_into_its_namespace_says_so_and_the_others_go_on()
     assert!((20..40).contains(&kept), "{kept}");
     let (id, object) = large("ns", 39);
     let change = state.status(&id, Timestamp::now()).unwrap();
-    let reason = &ready(&change.after).unwrap().reason;
+    let reason = &ready(&change.after.conditions).unwrap().reason;
     assert_eq!(reason, "NamespaceTooLarge");
     let (other, in_another) = large("other", 0);
     state.binding_seen(other.clone(), in_another);

@@ -11,11 +11,9 @@ use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::super::controller::Keeping;
 use super::super::known::TRIES;
 use super::*;
 use crate::mock::{self, Answer, Log, QUOTED};
-use crate::runtime::controller::Terms;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -93,11 +91,11 @@ async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let operator = name("operator");
     let keys = Arc::new(Keys::new(client.clone(), &operator, &name("keys")));
     keys.read_since(Instant::now()).await.unwrap();
-    let kit = mock::kit(&client, Keeping::NAME);
+    let kit = mock::kit(&client, "keep");
     let (scope, period) = (Scope::new([], operator), Duration::from_secs(300));
     let keeper = Arc::new(Keeper::new(kit, scope, keys, period));
     let running = keeper.clone();
-    tokio::spawn(async move { running.run().await });
+    tokio::spawn(async move { running.worker.run(&running).await });
     keeper
 }
 

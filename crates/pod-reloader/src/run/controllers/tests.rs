@@ -6,8 +6,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use http::Method;
 use http::request::Parts;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -31,7 +29,7 @@ use crate::restart::loop_status::LoopStatus;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
-use crate::runtime::controller::{Controller, ControllerErrors, Shown, TermMetrics, term};
+use crate::runtime::controller::{Controller, ControllerErrors, Shown, TermMetrics, Terms, term};
 use crate::runtime::events::{Events, Report};
 use crate::runtime::follower::Follower;
 use crate::runtime::heartbeat::Heartbeat;
@@ -122,25 +120,18 @@ async fn an_item_whose_handling_panics_is_left_alone_for_a_while_and_holds_up_no
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_panics_or_ends_by_itself_ends_the_term() {
+    #[derive(Clone)]
     struct Ends(bool);
-    impl Controller for Ends {
-        fn name(&self) -> &'static str {
-            "ends"
-        }
-
-        fn lead(&self) -> BoxFuture<'static, ()> {
-            let panics = self.0;
-            async move {
-                sleep(A_MINUTE).await;
-                assert!(!panics, "a bug");
-            }
-            .boxed()
+    impl Terms for Ends {
+        async fn term(self) {
+            sleep(A_MINUTE).await;
+            assert!(!self.0, "a bug");
         }
     }
     for panics in [false, true] {
         let both = Both::new(&Apiserver::with(&["a"]));
         let mut controllers = both.controllers();
-        controllers.push(Arc::new(Ends(panics)));
+        controllers.push(Controller::new("ends", Ends(panics)));
         let term = term(controllers, both.heartbeat.clone());
         let ended = tokio::spawn(both.metrics.clone().shown_to_lead(term)).await;
         assert_eq!(ended.is_err_and(|error| error.is_panic()), panics);
@@ -154,7 +145,7 @@ async fn a_controller_that_panics_or_ends_by_itself_ends_the_term() {
 #[derive(Clone)]
 struct Both {
     restarts: Restarts,
-    counter: Arc<Counter>,
+    counter: Counter,
     metrics: Metrics,
     heartbeat: Arc<Heartbeat>,
 }
@@ -195,14 +186,17 @@ impl Both {
         };
         Self {
             restarts,
-            counter: Arc::new(Counter::new(client, events, &metrics)),
+            counter: Counter::new(client, events, &metrics),
             metrics,
             heartbeat: Arc::default(),
         }
     }
 
-    fn controllers(&self) -> Vec<Arc<dyn Controller>> {
-        vec![Arc::new(self.restarts.clone()), self.counter.clone()]
+    fn controllers(&self) -> Vec<Controller> {
+        vec![
+            Controller::new("restart", self.restarts.clone()),
+            Controller::new("counter", self.counter.clone()),
+        ]
     }
 
     fn term(&self) -> impl Future<Output = ()> + use<> {
@@ -212,6 +206,7 @@ impl Both {
 }
 
 /// Counts the ConfigMaps with a label.
+#[derive(Clone)]
 struct Counter {
     client: Client,
     events: Events,
@@ -277,33 +272,26 @@ impl Counter {
     }
 }
 
-impl Controller for Counter {
-    fn name(&self) -> &'static str {
-        "counter"
-    }
-
-    fn lead(&self) -> BoxFuture<'static, ()> {
+impl Terms for Counter {
+    async fn term(self) {
         let work = Arc::new(Work {
             worker: Worker::default(),
-            events: self.events.clone(),
+            events: self.events,
             counted: Mutex::default(),
-            metrics: self.metrics.clone(),
+            metrics: self.metrics,
         });
         let config_maps: Resources<ConfigMetadata> = Resources::new(
             api(&self.client, None, ConfigKind::ConfigMap),
             "ConfigMap",
             &Budget::new(),
         );
-        async move {
-            let _shown = Shown::new(work.metrics.clone());
-            let config_maps = config_maps.with_labels("count=me".to_owned());
-            let watching = config_maps.follow(Watches::default(), Seen(work.clone()));
-            tokio::select! {
-                () = watching => {}
-                () = work.worker.run(&work) => {}
-            }
+        let _shown = Shown::new(work.metrics.clone());
+        let config_maps = config_maps.with_labels("count=me".to_owned());
+        let watching = config_maps.follow(Watches::default(), Seen(work.clone()));
+        tokio::select! {
+            () = watching => {}
+            () = work.worker.run(&work) => {}
         }
-        .boxed()
     }
 }
 
