@@ -102,9 +102,11 @@ fn the_help_and_the_chart_name_every_controller() {
     let template = include_str!("../../../charts/pod-reloader/templates/_helpers.tpl");
     let lists = regex::Regex::new(r#""writer" \| ternary "([a-z,]+)" "([a-z,]+)""#).unwrap();
     let lists = lists.captures(template).unwrap();
-    let (writer, operator): (Vec<_>, Vec<_>) = variants.iter().partition(|it| it.runs_in_writer());
-    for (list, run) in [(&lists[1], writer), (&lists[2], operator)] {
-        let mut run: Vec<_> = run.into_iter().map(|it| it.as_str()).collect();
+    for (list, is_writer) in [(&lists[1], true), (&lists[2], false)] {
+        let run = variants
+            .iter()
+            .filter(|it| it.runs_in_writer() == is_writer);
+        let mut run: Vec<_> = run.map(|it| it.as_str()).collect();
         let mut list: Vec<_> = list.split(',').collect();
         run.sort_unstable();
         list.sort_unstable();
