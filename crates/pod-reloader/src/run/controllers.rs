@@ -77,7 +77,7 @@ impl Parts {
         let called = name.as_str();
         Some(match name {
             ControllerName::Restart => Controller::new(called, self.restarts(events, reconciling)),
-            ControllerName::Keep if !writes => return None,
+            ControllerName::Keep if !self.keeps() => return None,
             ControllerName::Keep => Controller::new(called, self.keeping(events)),
             ControllerName::Sync if !writes => return idle("copying to namespaces"),
             ControllerName::Sync => Controller::new(called, self.syncs(events)),
