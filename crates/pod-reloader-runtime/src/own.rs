@@ -23,7 +23,7 @@ pub enum Room {
     LeftOut,
 }
 
-/// A controller, as it takes in its custom resources.
+/// The handler of a controller that has custom resources of its own.
 pub trait Serves: Send + Sync + 'static {
     /// Their kind.
     type Kind: Resource;
@@ -31,7 +31,7 @@ pub trait Serves: Send + Sync + 'static {
     /// The identity of one: its name, with its namespace if it is in one.
     type Id: Clone + Ord + Send;
 
-    /// Returns the identity of an object. `None` if its name is no name.
+    /// Returns the identity of an object. `None` if it has none that is valid.
     fn id(object: &Self::Kind) -> Option<Self::Id>;
 
     /// Takes in an object that is new or has changed.
@@ -40,11 +40,11 @@ pub trait Serves: Send + Sync + 'static {
     /// Takes in that an object is gone.
     fn gone(&self, id: &Self::Id);
 
-    /// Returns the objects of a namespace, or of all of them, that are remembered, and not among these.
+    /// Returns the objects of a namespace, or of all of them, that are remembered but not listed.
     fn without(&self, place: Option<&Name>, listed: &BTreeSet<Self::Id>) -> Vec<Self::Id>;
 
-    /// Takes in that all objects of a namespace, or of all of them, have been listed, and for how many of them there is no
-    /// room.
+    /// Takes in that all objects of a namespace, or of all of them, have been listed, and the number of those for which
+    /// there is no room.
     fn all_listed(&self, _place: Option<&Name>, _left_out: usize) {}
 }
 
