@@ -39,7 +39,7 @@ pub(crate) struct Target {
     name: String,
 }
 
-/// A field, and the key that it is bound to. The spec has no state of it, and the status has no key.
+/// A field, and the key that it is bound to. The spec has the path and the key. The status has everything but the key.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Field {

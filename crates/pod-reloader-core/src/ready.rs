@@ -1,4 +1,4 @@
-//! The condition Ready of our own custom resources: how a status gets it, and what is remembered of one.
+//! The condition Ready of our own custom resources: how a status gets it, and what is remembered of a status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -15,8 +15,8 @@ pub fn ready(conditions: &[Condition]) -> Option<&Condition> {
     conditions.iter().find(|it| it.type_ == READY)
 }
 
-/// Returns the condition Ready of an object of this generation, with this status, reason and message. `before` is the
-/// status of the one that it has, and the time of its last change.
+/// Returns the condition Ready of an object of this generation, with this status, reason and message. `before` has
+/// the status of its current condition, and the time at which that last changed.
 pub(crate) fn condition(
     before: Option<(&str, Timestamp)>,
     generation: i64,

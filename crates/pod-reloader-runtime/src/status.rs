@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::events::Report;
 use crate::kit::Kit;
 
-/// The time after which a status is written again that could not be written.
+/// The time to wait before the next try, if a status could not be written.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The words for a custom resource whose condition is true, and for one whose condition is not.
@@ -41,7 +41,7 @@ pub enum Written {
 }
 
 /// Writes the status of a custom resource with this namespace, name and UID. Tells users about its condition, if that is
-/// news. Lists are replaced, and a field that `status` leaves out stays as it is.
+/// news. Lists are replaced. A field that `status` leaves out stays as it is.
 pub async fn write<K: Resource<DynamicType = ()>>(
     kit: &Kit,
     (namespace, name, uid): (Option<&Name>, &Name, &str),

@@ -22,8 +22,8 @@ pub(super) struct Served<T> {
 }
 
 impl<T: Own> Served<T> {
-    /// Lists those of the cluster, or of the user's namespace if the cluster's cannot be listed. `None` if there are none,
-    /// or if others than the operators that are looked at may serve them.
+    /// Lists those of the cluster, or of the user's namespace if only these can be listed. `None` if there are none, or if
+    /// others than the operators that are looked at may serve them.
     ///
     /// # Errors
     /// When an operator serves them, and they cannot be listed.

@@ -51,7 +51,7 @@ async fn of_read(cluster: &Cluster, writer: &Operator) -> Check {
     Check::of_lines(NAME, verdict, lines)
 }
 
-/// Returns true if a controller of a writer is switched on that the operator does not run.
+/// Returns true if the operator does not run a controller that is switched on, and that a writer runs in its place.
 fn leaves_writing(args: &Args) -> bool {
     let mut of_a_writer = ControllerName::value_variants()
         .iter()

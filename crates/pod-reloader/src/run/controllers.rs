@@ -180,7 +180,7 @@ impl Parts {
     }
 }
 
-/// Notes that a controller is switched on that must not write.
+/// Warns that a controller is switched on but must not write, so it is left out.
 fn idle(doing: &str) -> Option<Controller> {
     warn!("not {doing}: --reconcile is not restart");
     None
