@@ -1,5 +1,4 @@
-//! Syncs as Argo CD and Flux make them, through kubectl under their field managers: one rollout for a
-//! release, and no drift.
+//! Syncs as Argo CD and Flux make them, under their field managers: one rollout for a release, and no drift.
 
 mod own_chart;
 mod waiting;
@@ -8,7 +7,7 @@ use std::{collections::BTreeSet, slice};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
-use pod_reloader_e2e::{Options, Output, Scene, Snapshot, full};
+use pod_reloader_e2e::{Options, Scene, Snapshot, full};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -67,13 +66,9 @@ async fn apply_without_force_conflicts_over_a_stale_hash_in_git_and_over_nothing
         let mut apps = deployed(scene).await?;
         each_config_changes(scene, &mut apps).await?;
         for app in &mut apps {
-            let apply = [
-                "apply",
-                SERVER_SIDE,
-                app.way.field_manager(),
-                "--filename=-",
-            ];
-            let output = scene.kubectl_output(&apply, &app.git()).await?;
+            let manager = format!("--field-manager={}", app.way.field_manager());
+            let apply = ["apply", SERVER_SIDE, &manager, "--filename=-"];
+            let output = scene.kubectl_output(&apply, &list(&app.git())).await?;
             assert_eq!(
                 (output.code, &*output.stderr),
                 (Some(0), ""),
@@ -82,7 +77,7 @@ async fn apply_without_force_conflicts_over_a_stale_hash_in_git_and_over_nothing
             );
 
             app.web = app.web.clone().stamped("stale");
-            let output = scene.kubectl_output(&apply, &app.git()).await?;
+            let output = scene.kubectl_output(&apply, &list(&app.git())).await?;
             let conflict = format!("conflict with \"pod-reloader\" using apps/v1: {PATH_OF_KEY}");
             ensure!(output.code == Some(1), "{}: {output:?}", app.name);
             ensure!(
@@ -169,22 +164,54 @@ impl Sync {
 
     fn field_manager(self) -> &'static str {
         match self {
-            Self::Flux => FLUX,
-            Self::Kubectl => "--field-manager=kubectl-client-side-apply",
-            Self::KubectlServerSide => "--field-manager=kubectl",
-            Self::ArgoServerSide | Self::ArgoClientSide | Self::ArgoReplace => ARGO,
+            Self::Flux => "kustomize-controller",
+            Self::Kubectl => "kubectl-client-side-apply",
+            Self::KubectlServerSide => "kubectl",
+            Self::ArgoServerSide | Self::ArgoClientSide | Self::ArgoReplace => "argocd-controller",
         }
     }
 
-    fn args(self) -> &'static [&'static str] {
-        match self {
-            Self::ArgoServerSide => &["apply", SERVER_SIDE, FORCE, ARGO, "--filename=-"],
-            Self::ArgoClientSide => &["apply", ARGO, "--filename=-"],
-            Self::ArgoReplace => &["replace", ARGO, "--filename=-"],
-            Self::Flux => &["apply", SERVER_SIDE, FORCE, FLUX, "--filename=-"],
-            Self::Kubectl => &["apply", "--filename=-"],
-            Self::KubectlServerSide => &["apply", SERVER_SIDE, "--filename=-"],
-        }
+    /// Writes objects in `namespace`, that of the workloads, or those of which each names its own. Returns the warnings.
+    async fn write(
+        self,
+        scene: &Scene,
+        namespace: Option<&str>,
+        objects: &[Value],
+    ) -> Result<String> {
+        let command: &[&str] = match self {
+            Self::ArgoClientSide | Self::Kubectl => &["apply"],
+            Self::ArgoReplace => &["replace"],
+            Self::KubectlServerSide => &["apply", SERVER_SIDE],
+            // kubectl would send the same requests.
+            Self::ArgoServerSide | Self::Flux => {
+                let mut warnings = String::new();
+                for object in objects {
+                    let applied = scene.server_side_apply(namespace, self.field_manager(), object);
+                    warnings.push_str(&applied.await?);
+                }
+                return Ok(warnings);
+            }
+        };
+        self.kubectl(scene, namespace, command, objects).await
+    }
+
+    /// Runs a command of kubectl like [`Sync::write`].
+    async fn kubectl(
+        self,
+        scene: &Scene,
+        namespace: Option<&str>,
+        command: &[&str],
+        objects: &[Value],
+    ) -> Result<String> {
+        let manager = format!("--field-manager={}", self.field_manager());
+        let args = [command, &[&*manager, "--filename=-"]].concat();
+        let input = list(objects);
+        let output = match namespace {
+            Some(_) => scene.kubectl_output(&args, &input).await?,
+            None => scene.tool().output(&args, &input).await?,
+        };
+        ensure!(output.code == Some(0), "{args:?}: {output:?}");
+        Ok(output.stderr)
     }
 }
 
@@ -215,9 +242,8 @@ impl<'a> App<'a> {
         }
     }
 
-    fn git(&self) -> String {
-        let items = [&self.config, &self.web.manifest()];
-        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+    fn git(&self) -> [Value; 2] {
+        [self.config.clone(), self.web.manifest()]
     }
 
     /// Pins the current hash, as happens when somebody exports the live object.
@@ -227,20 +253,26 @@ impl<'a> App<'a> {
         Ok(())
     }
 
-    pub(crate) async fn sync(&self) -> Result<Output> {
-        self.sync_by(self.way.args()).await
-    }
-
-    async fn sync_by(&self, args: &[&str]) -> Result<Output> {
+    /// Syncs what is in Git, and returns the warnings.
+    pub(crate) async fn sync(&self) -> Result<String> {
         let git = self.git();
+        let namespace = Some(&*self.scene.namespace);
         if self.way == Sync::Flux {
-            let dry_run = [args, &["--dry-run=server"]].concat();
-            self.scene.kubectl_with_input(&dry_run, &git).await?;
+            // Of everything, before anything is written.
+            let manager = self.way.field_manager();
+            for object in &git {
+                let tried = self.scene.try_server_side_apply(namespace, manager, object);
+                tried.await.context(self.name)?;
+            }
         }
-        let output = self.scene.kubectl_output(args, &git).await?;
-        ensure!(output.code == Some(0), "{}: {output:?}", self.name);
-        Ok(output)
+        let written = self.way.write(self.scene, namespace, &git);
+        written.await.context(self.name)
     }
+}
+
+/// Returns objects as kubectl reads them.
+fn list(objects: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
 }
 
 fn web(name: &str) -> Workload {
@@ -267,7 +299,12 @@ pub(crate) async fn deployed_by<'a>(
     for app in &apps {
         match app.way {
             // A replace needs an existing object, so this one is created.
-            Sync::ArgoReplace => app.sync_by(&["create", ARGO, "--filename=-"]).await?,
+            Sync::ArgoReplace => {
+                let namespace = Some(&*scene.namespace);
+                let git = app.git();
+                let create = app.way.kubectl(scene, namespace, &["create"], &git);
+                create.await?
+            }
             _ => app.sync().await?,
         };
     }
@@ -281,15 +318,10 @@ async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
     let rounds = if full() { 5 } else { 1 };
     for app in &*apps {
         for _ in 0..rounds {
-            let output = app.sync().await?;
-            let is_warned = output
-                .stderr
-                .contains(&format!("remove {CONFIG_HASH} from your manifest"));
-            ensure!(
-                is_warned == app.git().contains(CONFIG_HASH),
-                "{}: {output:?}",
-                app.name
-            );
+            let warnings = app.sync().await?;
+            let is_warned = warnings.contains(&format!("remove {CONFIG_HASH} from your manifest"));
+            let is_in_git = list(&app.git()).contains(CONFIG_HASH);
+            ensure!(is_warned == is_in_git, "{}: {warnings}", app.name);
         }
     }
     each_rolled(scene, apps, 0).await?;
@@ -299,9 +331,9 @@ async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
 /// Asserts that no sync is needed, using each tool's own comparison.
 pub(crate) async fn each_has_no_drift(scene: &Scene, apps: &[App<'_>]) -> Result<()> {
     for app in apps {
-        let git = app.git();
-        let kubectl = async |args: &[&str]| scene.kubectl_with_input(args, &git).await;
-        no_drift(app.way, &kubectl).await.context(app.name)?;
+        let namespace = Some(&*scene.namespace);
+        let compared = no_drift(scene, app.way, namespace, &app.git()).await;
+        compared.context(app.name)?;
     }
     Ok(())
 }
@@ -334,54 +366,39 @@ pub(crate) async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usiz
 }
 
 /// Asserts that a sync would change nothing, using the tool's own comparison.
-async fn no_drift(way: Sync, kubectl: &impl AsyncFn(&[&str]) -> Result<String>) -> Result<()> {
-    // Same comparison as Argo CD's server-side diff with IncludeMutationWebhook=true, and as Flux.
-    let dry_run = [
-        "apply",
-        SERVER_SIDE,
-        FORCE,
-        way.field_manager(),
-        "--dry-run=server",
-    ];
-    let json = ["--output=json", "--filename=-"];
-    let predicted = objects(&kubectl(&[&dry_run, &json[..]].concat()).await?)?;
-    let live = objects(&kubectl(&[&["get"], &json[..]].concat()).await?)?;
-    ensure!(predicted.len() == live.len());
-    for (predicted, live) in predicted.iter().zip(&live) {
+async fn no_drift(
+    scene: &Scene,
+    way: Sync,
+    namespace: Option<&str>,
+    objects: &[Value],
+) -> Result<()> {
+    let manager = way.field_manager();
+    for object in objects {
+        // Same comparison as Argo CD's server-side diff with IncludeMutationWebhook=true, and as Flux.
+        let predicted = scene.try_server_side_apply(namespace, manager, object);
+        let predicted = compared(predicted.await?);
+        let live = compared(scene.live(namespace, object).await?);
         ensure!(predicted == live, "drift\n{predicted}\n{live}");
     }
-    let manager = way.field_manager();
-    match way {
-        Sync::ArgoClientSide | Sync::Kubectl => {
-            kubectl(&["diff", manager, "--filename=-"]).await?;
-        }
-        Sync::KubectlServerSide => {
-            kubectl(&["diff", SERVER_SIDE, FORCE, manager, "--filename=-"]).await?;
-        }
-        Sync::ArgoServerSide | Sync::ArgoReplace | Sync::Flux => {}
+    let diff: &[&str] = match way {
+        Sync::ArgoClientSide | Sync::Kubectl => &["diff"],
+        Sync::KubectlServerSide => &["diff", SERVER_SIDE, FORCE],
+        Sync::ArgoServerSide | Sync::ArgoReplace | Sync::Flux => return Ok(()),
+    };
+    way.kubectl(scene, namespace, diff, objects).await.map(drop)
+}
+
+/// Returns an object without the fields that change with every write or by controllers.
+fn compared(mut object: Value) -> Value {
+    for member in ["managedFields", "resourceVersion"] {
+        object["metadata"]
+            .as_object_mut()
+            .map(|metadata| metadata.remove(member));
     }
-    Ok(())
+    object.as_object_mut().map(|object| object.remove("status"));
+    object
 }
 
-/// Returns the objects of a List, without the fields that change with every write or by controllers.
-fn objects(list: &str) -> Result<Vec<Value>> {
-    let list: Value = serde_json::from_str(list)?;
-    let objects = list["items"].as_array().context("no list")?.iter().cloned();
-    Ok(objects
-        .map(|mut object| {
-            for member in ["managedFields", "resourceVersion"] {
-                object["metadata"]
-                    .as_object_mut()
-                    .map(|metadata| metadata.remove(member));
-            }
-            object.as_object_mut().map(|object| object.remove("status"));
-            object
-        })
-        .collect())
-}
-
-const ARGO: &str = "--field-manager=argocd-controller";
-const FLUX: &str = "--field-manager=kustomize-controller";
 const PATH_OF_KEY: &str = ".spec.template.metadata.annotations.pod-reloader.cs.sap.com/config-hash";
 const SERVER_SIDE: &str = "--server-side";
 const FORCE: &str = "--force-conflicts";

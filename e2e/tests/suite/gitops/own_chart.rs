@@ -1,6 +1,8 @@
 //! Syncs and upgrades of our own chart leave the CA in its webhook configuration alone.
 
 use anyhow::Result;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::{Api, api::DeleteParams};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, chart, has_mutating_policies, wait_for};
 use serde_json::{Value, json};
@@ -44,19 +46,20 @@ async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
     let values = options.clone();
     Scene::play(options, async |scene| {
         let rendered = rendered(scene, &values).await?;
-        let kubectl = async |args: &[&str]| scene.tool().run_with_input(args, &rendered).await;
         // The first sync creates it, without a CA.
         let name = &scene.installation.namespace;
-        kubectl(&["delete", "mutatingwebhookconfiguration", name]).await?;
-        kubectl(Sync::Flux.args()).await?;
+        configurations(scene)
+            .delete(name, &DeleteParams::default())
+            .await?;
+        Sync::Flux.write(scene, None, &rendered).await?;
         let ca = ca_bundle(scene).await?;
         // The second sync on the side of the client knows what the first one has applied.
         for (way, rounds) in [(Sync::Flux, 1), (Sync::ArgoClientSide, 2)] {
             for _ in 0..rounds {
-                kubectl(way.args()).await?;
+                way.write(scene, None, &rendered).await?;
                 assert_eq!(ca_bundle(scene).await?, ca);
             }
-            no_drift(way, &kubectl).await?;
+            no_drift(scene, way, None, &rendered).await?;
         }
         // The webhook is called, too.
         let web = Workload::deployment("web").lists("app");
@@ -87,7 +90,7 @@ impl CertificateOf {
 }
 
 /// Renders our chart like Argo CD's repo server.
-async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
+async fn rendered(scene: &Scene, options: &Options) -> Result<Vec<Value>> {
     let installation = &scene.installation;
     let chart = chart().display().to_string();
     let mut template = vec![
@@ -103,19 +106,22 @@ async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
         template.push("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy");
     }
     let values = installation.values(&options.values(&scene.namespace));
-    installation
+    let rendered = installation
         .helm
         .run_with_input(&template, &values.to_string())
-        .await
+        .await?;
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
+    objects.retain(|object| !object.is_null());
+    Ok(objects)
 }
 
 /// Returns the CA in the webhook configuration, once there is one, with the generation. The generation shows
 /// if somebody wiped the CA and somebody else wrote it again.
 async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
-    let name = &scene.installation.namespace;
-    let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];
+    let configurations = configurations(scene);
     wait_for("a caBundle", PATIENCE, async || {
-        let configuration: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
+        let configuration = configurations.get(&scene.installation.namespace).await?;
+        let configuration = serde_json::to_value(configuration)?;
         let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
         let generation = configuration["metadata"]["generation"].as_i64();
         Ok(match bundle.as_str() {
@@ -124,4 +130,8 @@ async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
         })
     })
     .await
+}
+
+fn configurations(scene: &Scene) -> Api<MutatingWebhookConfiguration> {
+    Api::all(scene.client.clone())
 }
