@@ -2,6 +2,11 @@
 //! what the controllers write, because no controller runs here.
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{Patch, PatchParams, Request},
+};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
@@ -117,15 +122,16 @@ async fn play(options: Options, test: impl AsyncFnOnce(&Scene) -> Result<()>) ->
 }
 
 async fn create_namespaces(control_plane: &ControlPlane) -> Result<()> {
-    let namespaces = [ARGO_CD, FLUX]
-        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
-    let namespaces = json!({"apiVersion": "v1", "kind": "List", "items": namespaces});
-    let apply = ["apply", "--server-side", "--filename=-"];
-    let kubectl = control_plane.kubectl();
-    kubectl
-        .run_with_input(&apply, &namespaces.to_string())
-        .await
-        .map(drop)
+    let namespaces: Api<Namespace> = Api::all(control_plane.admin_client().await?);
+    for name in [ARGO_CD, FLUX] {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let params = PatchParams::apply("user");
+        namespaces
+            .patch(name, &params, &Patch::Apply(namespace))
+            .await?;
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -177,10 +183,7 @@ impl<'a> App<'a> {
             });
         }
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
-        scene
-            .tool()
-            .run_with_input(&["create", "--filename=-"], &object.to_string())
-            .await?;
+        scene.create_object(&object).await?;
         app.writes_config("1").await?;
         app.writes(&app.web.manifest()).await?;
         scene.right(&app.web).await?;
@@ -242,30 +245,30 @@ impl<'a> App<'a> {
                 manifest["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] = json!(id);
             }
         }
-        let apply = [
-            "apply",
-            "--server-side",
-            "--force-conflicts",
-            "--filename=-",
-        ];
-        let manifest = manifest.to_string();
-        self.scene.kubectl_with_input(&apply, &manifest).await?;
-        Ok(())
+        let namespace = Some(&*self.scene.namespace);
+        let applied = self
+            .scene
+            .server_side_apply(namespace, "kubectl", &manifest);
+        applied.await.map(drop)
     }
 
     /// Writes how far the release is.
     async fn reports(&self, patch: &Value) -> Result<()> {
-        let patch = format!("--patch={patch}");
-        let (resource, subresource) = match self.tool {
-            Tool::Kustomization => ("kustomizations", &["--subresource=status"][..]),
-            Tool::HelmRelease => ("secrets", &[][..]),
-            Tool::ArgoCd => ("applications.argoproj.io", &[][..]),
+        let (version, resource) = match self.tool {
+            Tool::Kustomization => ("apis/kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
+            Tool::HelmRelease => ("api/v1", "secrets"),
+            Tool::ArgoCd => ("apis/argoproj.io/v1alpha1", "applications"),
         };
-        let namespace = format!("--namespace={}", self.namespace());
+        let namespace = self.namespace();
+        let request = Request::new(format!("/{version}/namespaces/{namespace}/{resource}"));
         let stored = self.stored();
-        let args = ["patch", resource, &stored, &namespace, "--type=merge"];
-        let args = [&args[..], &[&patch], subresource].concat();
-        self.scene.tool().run(&args).await?;
+        let params = PatchParams::default();
+        let patch = Patch::Merge(patch);
+        let request = match self.tool {
+            Tool::Kustomization => request.patch_subresource("status", &stored, &params, &patch)?,
+            Tool::HelmRelease | Tool::ArgoCd => request.patch(&stored, &params, &patch)?,
+        };
+        self.scene.client.request::<Value>(request).await?;
         Ok(())
     }
 

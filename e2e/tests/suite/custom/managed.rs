@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use kube::api::{ListParams, Patch, PatchParams, Request};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SECRETS};
 use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
@@ -338,20 +339,25 @@ pub(crate) async fn install_to_stay(
 
 /// Installs a definition, and waits until its resources are served.
 pub(crate) async fn install(control_plane: &ControlPlane, definition: &Value) -> Result<()> {
-    let kubectl = control_plane.kubectl();
-    let apply = [
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--filename=-",
-    ];
-    kubectl
-        .run_with_input(&apply, &definition.to_string())
-        .await?;
+    let client = control_plane.admin_client().await?;
     let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+    let definitions = Request::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+    let params = PatchParams::apply("user").force();
+    let apply = definitions.patch(name, &params, &Patch::Apply(definition))?;
+    client.request::<Value>(apply).await?;
+    let version = definition["spec"]["versions"][0]["name"].as_str();
+    let version = version.context("a definition has versions")?;
+    let (plural, group) = name.split_once('.').context("it is PLURAL.GROUP")?;
+    let resources = Request::new(format!("/apis/{group}/{version}/{plural}"));
     wait_for(&format!("{name} to be served"), PATIENCE, async || {
-        Ok(kubectl.run(&["get", name]).await.into())
+        let list = resources.list(&ListParams::default().limit(1))?;
+        let listed = client.request::<Value>(list).await;
+        let is_discovered = control_plane.serves(name).await?;
+        Ok(match (listed, is_discovered) {
+            (Ok(_), true) => Attempt::Done(()),
+            (Ok(_), false) => Attempt::NotYet("clients do not discover it".to_owned()),
+            (Err(error), _) => Attempt::NotYet(error.to_string()),
+        })
     })
     .await
-    .map(drop)
 }
