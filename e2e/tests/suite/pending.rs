@@ -1,6 +1,6 @@
 //! While a change waits for the loop, no other write starts a rollout.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{AuditEvent, Mark, Options, Scene, Snapshot};
 use serde_json::{Value, json};
@@ -12,14 +12,13 @@ async fn no_write_that_leaves_the_template_alone_moves_the_hash_or_reads_config(
             let web = subscribed(kind);
             let before = pending(scene, &web).await?;
             let mark = scene.mark().await?;
-            for (args, input) in writes(&web) {
-                let args: Vec<_> = args.iter().map(String::as_str).collect();
-                scene.kubectl_with_input(&args, &input).await?;
+            for write in writes(&web) {
+                let sent = write.send(scene, &web).await;
+                sent.with_context(|| format!("{write:?}"))?;
                 let key = scene.key(&web).await?;
                 ensure!(
                     key == before.key,
-                    "kubectl {} moved the hash from {:?} to {key:?}",
-                    args.join(" "),
+                    "{write:?} moved the hash from {:?} to {key:?}",
                     before.key
                 );
             }
@@ -36,22 +35,25 @@ async fn server_side_apply_of_the_same_manifest_does_not_move_the_hash() -> Resu
     Scene::play(without_loop(), async |scene| {
         for kind in Kind::ALL {
             let web = subscribed(kind);
-            let apply = ["apply", "--server-side", "--filename=-"];
-            let manifest = web.manifest().to_string();
+            let apply = async |web: &Workload| {
+                let namespace = Some(&*scene.namespace);
+                let manifest = web.manifest();
+                let applied = scene.server_side_apply_without_force(namespace, "user", &manifest);
+                applied.await
+            };
             scene
                 .apply(&[config_map("app", "1"), secret("app", "1")])
                 .await?;
-            scene.kubectl_with_input(&apply, &manifest).await?;
+            apply(&web).await?;
             let before = scene.snapshot(&web).await?;
             scene.apply(&[config_map("app", "2")]).await?;
 
             let mark = scene.mark().await?;
-            scene.kubectl_with_input(&apply, &manifest).await?;
-            let stale = web.clone().stamped("rubbish").manifest().to_string();
-            scene.kubectl_with_input(&apply, &stale).await?;
+            apply(&web).await?;
+            apply(&web.clone().stamped("rubbish")).await?;
             assert_eq!(scene.snapshot(&web).await?, before, "{kind:?}");
             // The manifest drops the hash that it owned, which does not remove it either.
-            scene.kubectl_with_input(&apply, &manifest).await?;
+            apply(&web).await?;
             assert_eq!(scene.snapshot(&web).await?, before, "{kind:?}");
             assert_eq!(config_reads(scene, mark).await?, Vec::<String>::new());
         }
@@ -176,73 +178,94 @@ async fn pending(scene: &Scene, web: &Workload) -> Result<Snapshot> {
     Ok(before)
 }
 
-/// Returns writes to `web`: command lines of kubectl, each with its input. None of them changes the pod
-/// template, except for the config hash.
-fn writes(web: &Workload) -> Vec<(Vec<String>, String)> {
-    let name = web.reference();
-    let command = |args: &[&str], input: String| {
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        (args, input)
-    };
-    let patch = |kind: &str, patch: Value| {
-        let (kind, patch) = (format!("--type={kind}"), format!("--patch={patch}"));
-        command(&["patch", &name, &kind, &patch], String::new())
-    };
+/// A write to a workload.
+#[derive(Debug)]
+enum Write {
+    /// A patch, as `kubectl patch`, `label` and `annotate` send it: of the type `merge`, `strategic-merge` or `json`.
+    Patch(&'static str, Value),
+    /// A manifest that is applied on the side of the server, with force.
+    Apply(Value),
+    /// A command of kubectl, which knows more than its request: it has read the object, or what it has applied before.
+    Kubectl(&'static [&'static str], String),
+    /// `kubectl scale` to this number of replicas.
+    Scale(usize),
+}
+
+impl Write {
+    async fn send(&self, scene: &Scene, web: &Workload) -> Result<()> {
+        match self {
+            Self::Patch(kind, patch) => {
+                let resource = format!("{}s", web.kind.as_str().to_lowercase());
+                let namespace = &scene.namespace;
+                let name = &web.name;
+                let uri = format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}");
+                let kind = format!("application/{kind}-patch+json");
+                let request = http::Request::patch(uri).header("Content-Type", kind);
+                let request = request.body(patch.to_string().into_bytes())?;
+                scene.client.request::<Value>(request).await?;
+            }
+            Self::Apply(manifest) => {
+                let namespace = Some(&*scene.namespace);
+                let applied = scene.server_side_apply(namespace, "kubectl", manifest);
+                applied.await?;
+            }
+            Self::Kubectl(args, input) => {
+                scene.kubectl_with_input(args, input).await?;
+            }
+            Self::Scale(replicas) => {
+                let replicas = format!("--replicas={replicas}");
+                let name = web.reference();
+                scene.kubectl(&["scale", &name, &replicas]).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns writes to `web`. None of them changes the pod template, except for the config hash.
+fn writes(web: &Workload) -> Vec<Write> {
     let annotations = |annotations: Value| json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
     let pointer = format!(
         "/spec/template/metadata/annotations/{}",
         CONFIG_HASH.replace('/', "~1")
     );
-    let manifest = web.manifest().to_string();
-    let stamped = web.clone().stamped("rubbish").manifest().to_string();
+    let manifest = web.manifest();
+    let stamped = web.clone().stamped("rubbish").manifest();
+    let labelled = json!({"metadata": {"labels": {"team": "x"}}});
+    let noted = json!({"metadata": {"annotations": {"note": "x"}}});
+    let lists_more = json!({"pod-reloader.cs.sap.com/configmaps": "app,more"});
     let mut writes = vec![
-        command(&["label", &name, "team=x"], String::new()),
-        command(&["annotate", &name, "note=x"], String::new()),
-        patch("merge", json!({})),
-        patch("strategic", json!({})),
-        command(&["apply", "--filename=-"], manifest.clone()),
-        command(&["replace", "--filename=-"], manifest.clone()),
-        command(&["replace", "--filename=-"], stamped.clone()),
-        command(
-            &[
-                "apply",
-                "--server-side",
-                "--force-conflicts",
-                "--filename=-",
-            ],
-            manifest,
+        Write::Patch("merge", labelled),
+        Write::Patch("merge", noted),
+        Write::Patch("merge", json!({})),
+        Write::Patch("strategic-merge", json!({})),
+        Write::Kubectl(&["apply", "--filename=-"], manifest.to_string()),
+        Write::Kubectl(&["replace", "--filename=-"], manifest.to_string()),
+        Write::Kubectl(&["replace", "--filename=-"], stamped.to_string()),
+        Write::Apply(manifest),
+        Write::Apply(stamped),
+        Write::Patch("merge", annotations(json!({CONFIG_HASH: null}))),
+        Write::Patch("merge", annotations(json!(null))),
+        Write::Patch("merge", annotations(json!({CONFIG_HASH: "rubbish"}))),
+        Write::Patch("merge", annotations(json!({CONFIG_HASH: ""}))),
+        Write::Patch(
+            "strategic-merge",
+            annotations(json!({CONFIG_HASH: "rubbish"})),
         ),
-        command(
-            &[
-                "apply",
-                "--server-side",
-                "--force-conflicts",
-                "--filename=-",
-            ],
-            stamped,
-        ),
-        patch("merge", annotations(json!({CONFIG_HASH: null}))),
-        patch("merge", annotations(json!(null))),
-        patch("merge", annotations(json!({CONFIG_HASH: "rubbish"}))),
-        patch("merge", annotations(json!({CONFIG_HASH: ""}))),
-        patch("strategic", annotations(json!({CONFIG_HASH: "rubbish"}))),
-        patch("json", json!([{"op": "remove", "path": pointer}])),
-        patch(
+        Write::Patch("json", json!([{"op": "remove", "path": pointer}])),
+        Write::Patch(
             "json",
             json!([{"op": "replace", "path": pointer, "value": "rubbish"}]),
         ),
-        patch(
+        Write::Patch(
             "json",
             json!([{"op": "remove", "path": "/spec/template/metadata/annotations"}]),
         ),
-        patch(
-            "merge",
-            json!({"metadata": {"annotations": {"pod-reloader.cs.sap.com/configmaps": "app,more"}}}),
-        ),
+        Write::Patch("merge", json!({"metadata": {"annotations": lists_more}})),
     ];
     if web.kind != Kind::DaemonSet {
-        writes.push(command(&["scale", &name, "--replicas=2"], String::new()));
-        writes.push(patch("merge", json!({"spec": {"replicas": 1}})));
+        writes.push(Write::Scale(2));
+        writes.push(Write::Patch("merge", json!({"spec": {"replicas": 1}})));
     }
     writes
 }
