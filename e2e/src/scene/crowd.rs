@@ -141,6 +141,7 @@ impl Scene {
         workloads: &[Workload],
         before: &[Snapshot],
     ) -> Result<Vec<Snapshot>> {
+        ensure!(workloads.len() == before.len());
         for (workload, before) in workloads.iter().zip(before) {
             self.gets_another_key(workload, &before.key).await?;
             self.right(workload).await?;
@@ -165,6 +166,7 @@ impl Scene {
     /// # Errors
     /// Same as [`Scene::rolls_not`].
     pub async fn each_rolls_not(&self, workloads: &[Workload], before: &[Snapshot]) -> Result<()> {
+        ensure!(workloads.len() == before.len());
         self.quiet().await?;
         let all = self.snapshots(workloads).await?;
         for ((workload, before), after) in workloads.iter().zip(before).zip(&all) {
