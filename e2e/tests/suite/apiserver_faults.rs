@@ -169,7 +169,7 @@ async fn an_overloaded_apiserver_gets_every_answer_of_the_webhook_in_time() -> R
         let users = users(scene).await?;
         let mark = scene.mark().await?;
 
-        let count = if full() { 500 } else { 200 };
+        let count = if full() { 500 } else { 60 };
         let began = Instant::now();
         let applies = (0..count).map(|number| applied(&users, format!("many-{number}")));
         let applied: Vec<Applied> = stream::iter(applies)

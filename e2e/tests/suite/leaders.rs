@@ -37,7 +37,7 @@ async fn a_leader_with_late_watches_moves_nothing_back() -> Result<()> {
 
 #[tokio::test]
 async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()> {
-    let size = if full() { 1000 } else { 80 };
+    let size = if full() { 1000 } else { 40 };
     Scene::play(replicas(), async |scene| {
         let workloads = listing_app(size);
         scene.apply(&[config_map("app", "1")]).await?;
@@ -47,7 +47,7 @@ async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()>
         let replica = scene.leader().await?;
         // Otherwise, all workloads may be restarted before the test has seen the first ones.
         let patches = Requests::containing("/deployments/").method(Method::PATCH);
-        let slow = Rule::new(patches, Fault::Delay(Duration::from_millis(500)));
+        let slow = Rule::new(patches, Fault::Delay(Duration::from_secs(1)));
         replica.proxy()?.add(slow);
         let leader = replica.operator;
         let before = restarts(&leader).await?;
