@@ -107,6 +107,16 @@ impl ControlPlane {
         })
     }
 
+    /// Returns the same control plane for one of several users, who leave it as they have found it: for them, it is not their
+    /// own. It ends with `self`.
+    #[must_use]
+    pub fn joined(&self) -> Self {
+        Self {
+            description: self.description.clone(),
+            own: None,
+        }
+    }
+
     /// Stops everything, etcd last, and waits for the end. Does nothing to a control plane that was joined.
     pub async fn stop(self) {
         let Some(own) = self.own else { return };

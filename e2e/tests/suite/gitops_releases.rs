@@ -9,7 +9,7 @@ use kube::{
 };
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
+use pod_reloader_e2e::{ControlPlane, Options, Scene};
 use serde_json::{Value, json};
 
 use crate::chart::profiles::installed;
@@ -38,10 +38,10 @@ async fn with_the_profile_for_argo_cd_a_slow_sync_is_one_rollout() -> Result<()>
     .await
 }
 
-#[tokio::test]
-async fn a_helm_release_that_flux_stores_in_another_namespace_is_one_rollout() -> Result<()> {
-    // A control plane of its own, because the operator looks after all namespaces.
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_cert_manager()).await?;
+/// Asserts that a Helm release that Flux stores in another namespace is one rollout. The operator looks after all namespaces.
+pub(crate) async fn a_release_in_another_namespace_is_one_rollout(
+    control_plane: ControlPlane,
+) -> Result<()> {
     create_namespaces(&control_plane).await?;
     let options = Options {
         everywhere: true,

@@ -1,5 +1,6 @@
 //! The end-to-end tests: a single program, so that it is linked once and runs them all side by side.
 
+mod alone;
 mod answer_faults;
 mod apiserver_faults;
 mod bind;

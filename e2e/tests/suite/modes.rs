@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, PATIENCE, Scene,
-    oracle, wait_for,
+    Attempt, ControlPlane, Installation, Operator, Options, PATIENCE, Scene, oracle, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -259,9 +258,10 @@ async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
     .await
 }
 
-#[tokio::test]
-async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_own() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
+/// Asserts that without a list of namespaces, all are managed except `kube-system` and the operator's own.
+pub(crate) async fn all_namespaces_are_managed_except_two(
+    control_plane: &ControlPlane,
+) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let options = Options {
         everywhere: true,
@@ -269,7 +269,7 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
     };
     let values = options.values("operator");
     let installation = Installation::create(
-        &control_plane,
+        control_plane,
         "operator",
         directory.path(),
         options.version.clone(),
@@ -323,8 +323,7 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
     }
     operator.shows("pod_reloader_workloads", "3").await?;
     operator.stop().await;
-    control_plane.stop().await;
-    Ok(())
+    installation.uninstall().await
 }
 
 fn with(args: &[&str]) -> Options {

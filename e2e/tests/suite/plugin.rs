@@ -18,8 +18,8 @@ use kube::{Api, api::PostParams};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, PATIENCE, Scene,
-    has_mutating_policies, wait_for,
+    Attempt, CANARY, ControlPlane, Options, Output, PATIENCE, Scene, has_mutating_policies,
+    wait_for,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -168,14 +168,8 @@ async fn explain_knows_the_hash_of_somebody_else_and_its_baseline() -> Result<()
     .await
 }
 
-#[tokio::test]
-async fn without_an_operator_the_plugin_says_so_and_with_one_it_explains_custom_resources()
--> Result<()> {
-    // A control plane of its own, because others have operators, and other tests define Rollouts in other groups.
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
-    without_an_operator(&control_plane)
-        .await
-        .context("without an operator")?;
+/// Asserts what the commands say about custom resources. Other tests have operators, and define Rollouts in other groups.
+pub(crate) async fn custom_resources_are_explained(control_plane: ControlPlane) -> Result<()> {
     control_plane
         .kubectl()
         .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
@@ -875,7 +869,9 @@ async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
 }
 
 /// Asserts what the commands say where there is no operator, or one that they cannot read.
-async fn without_an_operator(control_plane: &ControlPlane) -> Result<()> {
+pub(crate) async fn without_an_operator_the_plugin_says_so(
+    control_plane: &ControlPlane,
+) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let plugin = kubectl.clone().plugin()?;
     let web = Workload::deployment("web")

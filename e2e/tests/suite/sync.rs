@@ -5,7 +5,7 @@ mod copies;
 mod faults;
 mod foreign;
 mod guards;
-mod lifecycle;
+pub(crate) mod lifecycle;
 mod processes;
 mod rivals;
 mod secrecy;

@@ -7,8 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, Request};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, Version, chart, merge,
-    wait_for,
+    Attempt, ControlPlane, Options, PATIENCE, Scene, Version, chart, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,9 +17,11 @@ use super::{
     sync,
 };
 
-/// All other tests share one definition, so this one has a control plane of its own.
-#[tokio::test]
-async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() -> Result<()> {
+/// Asserts that an upgrade updates the definition, and that an uninstall leaves all copies. All other tests share one
+/// definition.
+pub(crate) async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies(
+    control_plane: ControlPlane,
+) -> Result<()> {
     let earlier = earlier_chart()?;
     let mut version = Version::present();
     version.chart = earlier.path().join("chart");
@@ -29,7 +30,6 @@ async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() 
         version,
         ..copying(Value::Null)
     };
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     Scene::play_on(control_plane, options.clone(), async |scene| {
         let here = Namespaces::of(scene).create("a", true).await?;
         let copies = secrets(scene, &here);
