@@ -128,7 +128,7 @@ on_oldest := clients:: pending:: rbac::with_its_own_ca rbac::with_pins rbac::wit
 floods := rolling:: server:: tenant::
 # Nothing breaks in these, but they have a full size, too. A run with VALUES is about faults alone.
 only_larger := certificates::rotations_by_cert_manager gitops:: operator_releases::a_namespace_that_moves pins::clients::no_sync protect::in_use::what_is_deleted_right_after staged::one_bad_edit sync::base_secret::
-faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: limits:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
+faults := answer_faults:: apiserver_faults:: leaders:: limits:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
 # With values of its own, an operator looks after all namespaces, and has no Role for this one to change.
 faults += $(if $(VALUES),--skip=namespaces::without_the_right_to_read_secrets,$(only_larger))
 # $(call on,VERSION,TESTS)

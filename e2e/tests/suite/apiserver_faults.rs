@@ -16,12 +16,14 @@ use pod_reloader_e2e::{
 };
 use tokio::time::{Instant, sleep};
 
+use crate::etcd_faults::whatever_happens_to_etcd;
 use crate::faults::{
     change, everywhere, own_control_plane, patches, replicated, under_edits, workloads,
 };
 
 #[tokio::test]
-async fn whatever_happens_to_the_apiserver_nothing_is_lost_and_nothing_rolls_twice() -> Result<()> {
+async fn whatever_happens_to_apiserver_and_etcd_nothing_is_lost_and_nothing_rolls_twice()
+-> Result<()> {
     Scene::play_on(own_control_plane(&[]).await?, replicated(), async |scene| {
         let workloads = workloads(scene).await?;
         scene.leader().await?;
@@ -31,7 +33,9 @@ async fn whatever_happens_to_the_apiserver_nothing_is_lost_and_nothing_rolls_twi
         death_while_patches_are_made(scene, &mut oracles).await?;
         lost_answers_to_patches(scene, &mut oracles).await?;
         freeze(scene, &mut oracles).await?;
-        a_twin_that_is_behind(scene, &mut oracles).await
+        a_twin_that_is_behind(scene, &mut oracles).await?;
+        let etcd = whatever_happens_to_etcd(scene, oracles);
+        etcd.await.context("faults of etcd")
     })
     .await
 }
