@@ -152,7 +152,7 @@ impl Write {
     /// Returns the write for a manifest; `None` if only kubectl can do it.
     async fn of(client: &Client, namespace: &str, manifest: &Value) -> Result<Option<Self>> {
         let lists = match text(&manifest["kind"])? {
-            "ConfigMap" | "Secret" => Lists::Replaced,
+            "ConfigMap" | "ResourceQuota" | "Role" | "RoleBinding" | "Secret" => Lists::Replaced,
             "Service" if manifest["apiVersion"] != "v1" => Lists::Replaced,
             // kubectl knows no more about the lists of custom resources than we do.
             kind if CUSTOM.contains(&kind) || own_kinds().iter().any(|own| own.kind == kind) => {

@@ -3,12 +3,16 @@
 use std::process;
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use pod_reloader_e2e::{Attempt, ControlPlane, PATIENCE, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 
 #[tokio::test]
 async fn a_certificate_of_a_ca_is_issued_and_its_ca_bundle_injected() -> Result<()> {
-    let kubectl = ControlPlane::connect()?.kubectl();
+    let control_plane = ControlPlane::connect()?;
+    let kubectl = control_plane.kubectl();
     let namespace = format!("certificates-{}", process::id());
     let webhook = format!("certificates-{}", process::id());
     let objects = [
@@ -69,16 +73,15 @@ async fn a_certificate_of_a_ca_is_issued_and_its_ca_bundle_injected() -> Result<
         ])
         .await?;
 
+    let client = control_plane.admin_client().await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(client);
     wait_for(
         "the CA of the Secret in the webhook configuration",
         PATIENCE,
         async || {
-            let get = async |args: &[&str]| -> Result<Value> {
-                let args = [&["get", "--output=json"], args].concat();
-                Ok(serde_json::from_str(&kubectl.run(&args).await?)?)
-            };
-            let secret = get(&["secret", "leaf", &format!("--namespace={namespace}")]).await?;
-            let configuration = get(&["mutatingwebhookconfiguration", &webhook]).await?;
+            let secret = serde_json::to_value(secrets.get("leaf").await?)?;
+            let configuration = serde_json::to_value(configurations.get(&webhook).await?)?;
             for key in ["tls.crt", "tls.key", "ca.crt"] {
                 let value = secret["data"][key].as_str();
                 value.with_context(|| format!("no {key} in {secret}"))?;

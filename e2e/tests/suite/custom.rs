@@ -929,14 +929,14 @@ async fn may_create_jobs(scene: &Scene) -> Result<()> {
             {"apiGroups": ["batch"], "resources": ["cronjobs/status"], "verbs": ["patch"]},
         ],
     });
-    scene.apply(&[role]).await?;
-    let account = format!("--user={}", scene.installation.username());
-    let binding = [
-        "create",
-        "rolebinding",
-        "runs-jobs",
-        "--role=runs-jobs",
-        &account,
-    ];
-    scene.kubectl(&binding).await.map(drop)
+    let group = "rbac.authorization.k8s.io";
+    let account = scene.installation.username();
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "runs-jobs"},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "runs-jobs"},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": account}],
+    });
+    scene.apply(&[role, binding]).await
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kube::{Api, api::ListParams};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_of};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Installation, OLDEST_KUBERNETES, Operator,
     PATIENCE, Programs, chart, free_port, merge, wait_for,
@@ -142,12 +144,13 @@ async fn live(control_plane: &ControlPlane) -> Result<()> {
     let first = key(control_plane, |key| key.is_some()).await?;
     write(control_plane, &[config_map("app", "2")]).await?;
     let second = key(control_plane, |key| *key != first).await?;
-    let sets = ["--namespace=shop", "get", "replicasets", "--output=name"];
+    let client = control_plane.admin_client().await?;
+    let sets: Api<ReplicaSet> = Api::namespaced(client, "shop");
     wait_for("the pods to be replaced", PATIENCE, async || {
-        let sets = kubectl.run(&sets).await?;
-        Ok(match sets.lines().count() > 1 {
+        let sets = sets.list_metadata(&ListParams::default()).await?;
+        Ok(match sets.items.len() > 1 {
             true => Attempt::Done(()),
-            false => Attempt::NotYet(sets),
+            false => Attempt::NotYet("there is one ReplicaSet at most".to_owned()),
         })
     })
     .await?;
@@ -333,16 +336,11 @@ async fn key(
     control_plane: &ControlPlane,
     is_expected: impl Fn(&Option<String>) -> bool,
 ) -> Result<Option<String>> {
-    let get = [
-        "--namespace=shop",
-        "get",
-        "deployment",
-        "web",
-        "--output=json",
-    ];
+    let client = control_plane.admin_client().await?;
+    let deployments: Api<Deployment> = Api::namespaced(client, "shop");
     wait_for("the config hash", PATIENCE, async || {
-        let object = control_plane.kubectl().run(&get).await?;
-        let key = pod_reloader_e2e::workload::key_in(&object)?;
+        let web = serde_json::to_value(deployments.get("web").await?)?;
+        let key = key_of(&web);
         Ok(match is_expected(&key) {
             true => Attempt::Done(key),
             false => Attempt::NotYet(format!("{key:?}")),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use http::StatusCode;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
@@ -157,20 +159,14 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
         let slow = proxy.add(Rule::new(patches, Fault::Delay(Duration::from_secs(1))));
         scene.put_all(&[config_map("app", "2")]).await?;
         slow.applied(1, PATIENCE).await?;
-        let delete = ["delete", "namespace", "--wait=false", &scene.namespace];
-        scene.tool().run(&delete).await?;
+        let namespace = format!("namespace/{}", scene.namespace);
+        scene.delete(&namespace).await?;
+        let namespaces: Api<Namespace> = Api::all(scene.client.clone());
         wait_for("the namespace to be gone", PATIENCE, async || {
-            let get = [
-                "get",
-                "namespace",
-                "--ignore-not-found",
-                "--output=name",
-                &scene.namespace,
-            ];
-            let found = scene.tool().run(&get).await?;
-            Ok(match found.is_empty() {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("it is there".to_owned()),
+            let found = namespaces.get_metadata_opt(&scene.namespace).await?;
+            Ok(match found {
+                None => Attempt::Done(()),
+                Some(_) => Attempt::NotYet("it is there".to_owned()),
             })
         })
         .await?;

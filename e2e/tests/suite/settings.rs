@@ -154,20 +154,18 @@ async fn orphan(scene: &Scene, workload: &Workload) -> Result<()> {
     scene
         .kubectl(&["delete", &name, "--cascade=orphan", "--wait=true"])
         .await?;
-    let revisions = ["get", "replicasets,controllerrevisions", "--output=json"];
+    let label = &workload.manifest()["spec"]["selector"]["matchLabels"]["app"];
     wait_for("the revisions to be nobody's", PATIENCE, async || {
-        let list: Value = serde_json::from_str(&scene.kubectl(&revisions).await?)?;
-        let label = &workload.manifest()["spec"]["selector"]["matchLabels"]["app"];
-        let mut own = list["items"].as_array().into_iter().flatten();
-        Ok(
-            match own.any(|it| {
-                it["metadata"]["labels"]["app"] == *label
-                    && !it["metadata"]["ownerReferences"].is_null()
-            }) {
-                true => Attempt::NotYet("they have an owner".to_owned()),
-                false => Attempt::Done(()),
-            },
-        )
+        let mut revisions = scene.objects("apps/v1", "ReplicaSet").await?;
+        revisions.extend(scene.objects("apps/v1", "ControllerRevision").await?);
+        let is_owned = |revision: &Value| {
+            let metadata = &revision["metadata"];
+            metadata["labels"]["app"] == *label && !metadata["ownerReferences"].is_null()
+        };
+        Ok(match revisions.iter().any(is_owned) {
+            true => Attempt::NotYet("they have an owner".to_owned()),
+            false => Attempt::Done(()),
+        })
     })
     .await
 }
@@ -229,10 +227,8 @@ async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()>
         hold(scene, &web).await?;
         let before = scene.snapshot(&web).await?;
         wait_for("the ReplicaSet to have the hold", PATIENCE, async || {
-            let sets = scene
-                .kubectl(&["get", "replicasets", "--output=json"])
-                .await?;
-            Ok(match sets.contains(HOLD) {
+            let sets = json!(scene.objects("apps/v1", "ReplicaSet").await?);
+            Ok(match sets.to_string().contains(HOLD) {
                 true => Attempt::Done(()),
                 false => Attempt::NotYet("not yet".to_owned()),
             })

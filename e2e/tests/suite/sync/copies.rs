@@ -92,14 +92,13 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
         for word in ["Secret", SHARED, &scene.namespace, "True", "Synced"] {
             ensure!(row.contains(word), "{row}");
         }
-        let about = format!("--field-selector=regarding.name={}", name_of(&ours)?);
-        let get = ["get", "events.events.k8s.io", "--namespace=default", &about];
         wait_for("Events about both", PATIENCE, async || {
-            let events = scene.tool().run(&get).await?;
-            let has = |reason| events.split_whitespace().any(|word| word == reason);
+            let mut events = scene.events_in("default").await?;
+            events.retain(|event| event["regarding"]["name"] == ours["metadata"]["name"]);
+            let has = |reason: &str| events.iter().any(|event| event["reason"] == reason);
             Ok(match has("ConfigNotSynced") && has("ConfigSynced") {
                 true => Attempt::Done(()),
-                false => Attempt::NotYet(events),
+                false => Attempt::NotYet(format!("{events:?}")),
             })
         })
         .await?;

@@ -24,13 +24,8 @@ async fn a_value_is_in_no_log_event_metric_or_status() -> Result<()> {
         becomes(scene, &ours, "KeyNotFound").await?;
         let status = read_sync(scene, name_of(&ours)?).await?.to_string();
         let events = wait_for("the Event", PATIENCE, async || {
-            let get = [
-                "get",
-                "events.events.k8s.io",
-                "--all-namespaces",
-                "--output=json",
-            ];
-            let events = scene.tool().run(&get).await?;
+            let path = http::Request::get("/apis/events.k8s.io/v1/events");
+            let events = scene.client.request_text(path.body(Vec::new())?).await?;
             let list: Value = serde_json::from_str(&events)?;
             let mut items = list["items"].as_array().into_iter().flatten();
             let is_it = |event: &Value| {
