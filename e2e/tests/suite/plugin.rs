@@ -28,74 +28,128 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::interval;
 
 #[tokio::test]
-async fn explain_shows_what_is_tracked_and_why_it_was_restarted() -> Result<()> {
+async fn impact_explain_and_wait_name_what_is_tracked_needed_and_missing() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[
-                config_map("app", "1"),
-                secret("app", CANARY),
-                config_map("unused", "1"),
-            ])
-            .await?;
-        let web = using("web", &["app", "gone"]).annotated(AUTO, "true");
-        let web = web.annotated("pod-reloader.cs.sap.com/exclude-configmaps", "left-out");
-        scene.create(&web).await?;
-        let before = explained(scene, &web, &[]).await?;
-        ensure!(before["syncStatus"] == "current", "{before:#}");
-        // The webhook set the hash, and it makes no Events.
-        ensure!(before["lastRestart"]["manager"].is_null(), "{before:#}");
-        let told = text(scene, &["explain", "deploy", "web"]).await?;
-        ensure!(
-            told.contains("it came with a write of the workload, "),
-            "{told}"
-        );
-
-        scene.apply(&[config_map("app", "2")]).await?;
-        scene.event(&web, "ConfigChanged").await?;
-        text(scene, &["wait", "deploy/web"]).await?;
-        let told = explained(scene, &web, &[]).await?;
-        ensure!(
-            told["syncStatus"] == "current" && told["isManaged"] == true,
-            "{told:#}"
-        );
-        let key = scene.key(&web).await?;
-        ensure!(told["configHash"].as_str() == key.as_deref(), "{told:#}");
-        let why = told["lastRestart"]["why"].as_str().unwrap_or_default();
-        ensure!(why.contains("ConfigMap app changed"), "{told:#}");
-        ensure!(told["lastRestart"]["manager"] == "pod-reloader", "{told:#}");
-        ensure!(
-            told["operator"]["name"] == *scene.installation.namespace,
-            "{told:#}"
-        );
-        ensure!(told["unseen"] == json!([]), "{told:#}");
-        let objects = json!([
-            {"kind": "ConfigMap", "name": "app", "exists": true, "tracked": true, "keys": ["key"],
-             "uses": ["env"], "needs": ["key"]},
-            {"kind": "ConfigMap", "name": "gone", "exists": false, "tracked": true, "keys": ["key"],
-             "uses": ["env"], "needs": []},
-            {"kind": "ConfigMap", "name": "left-out", "exists": false, "tracked": false,
-             "uses": ["volume"], "needs": []},
-            {"kind": "Secret", "name": "app", "exists": true, "tracked": true,
-             "uses": ["envFrom"], "needs": ["the object"]},
-        ]);
-        ensure!(told["objects"] == objects, "{:#}", told["objects"]);
-
-        let text = text(scene, &["explain", "deploy/web"]).await?;
-        for line in [
-            "Deployment web in namespace",
-            "current: its pods run the current configuration",
-            "restarting pods: ConfigMap app changed",
-            "once all have been unchanged for 0.3 s",
-        ] {
-            ensure!(text.contains(line), "{line} is not in\n{text}");
-        }
-        ensure!(
-            !text.contains('\u{1b}'),
-            "colours where there is no terminal: {text:?}"
-        );
-        Ok(())
+        impact_names_those_that_restart_and_those_that_could_not_start(scene)
+            .await
+            .context("impact")?;
+        explain_shows_what_is_tracked_and_why_it_was_restarted(scene)
+            .await
+            .context("explain")?;
+        wait_says_what_it_waited_for_in_vain(scene)
+            .await
+            .context("wait")
     })
     .await
+}
+
+#[tokio::test]
+async fn a_namespace_without_secrets_is_drawn_and_nothing_is_waited_for_without_managed_workloads()
+-> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        a_namespace_without_secrets_is_drawn(scene)
+            .await
+            .context("graph")?;
+        waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails(scene)
+            .await
+            .context("wait")
+    })
+    .await
+}
+
+#[tokio::test]
+async fn commands_write_nothing_show_no_secret_complete_objects_and_go_through_a_proxy()
+-> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        commands_that_only_read_write_nothing_and_show_no_secret(scene)
+            .await
+            .context("commands that only read")?;
+        kubectl_completes_objects_that_exist(scene)
+            .await
+            .context("completion")?;
+        the_plugin_uses_the_proxy_of_the_kubeconfig(scene)
+            .await
+            .context("a proxy")
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_compares_no_clocks_and_explain_knows_the_hash_of_somebody_else() -> Result<()> {
+    Scene::play(stopped(), async |scene| {
+        status_compares_no_clocks(scene).await.context("status")?;
+        explain_knows_the_hash_of_somebody_else_and_its_baseline(scene)
+            .await
+            .context("explain")
+    })
+    .await
+}
+
+async fn explain_shows_what_is_tracked_and_why_it_was_restarted(scene: &Scene) -> Result<()> {
+    scene
+        .apply(&[
+            config_map("app", "1"),
+            secret("app", CANARY),
+            config_map("unused", "1"),
+        ])
+        .await?;
+    let web = using("web", &["app", "gone"]).annotated(AUTO, "true");
+    let web = web.annotated("pod-reloader.cs.sap.com/exclude-configmaps", "left-out");
+    scene.create(&web).await?;
+    let before = explained(scene, &web, &[]).await?;
+    ensure!(before["syncStatus"] == "current", "{before:#}");
+    // The webhook set the hash, and it makes no Events.
+    ensure!(before["lastRestart"]["manager"].is_null(), "{before:#}");
+    let told = text(scene, &["explain", "deploy", "web"]).await?;
+    ensure!(
+        told.contains("it came with a write of the workload, "),
+        "{told}"
+    );
+
+    scene.apply(&[config_map("app", "2")]).await?;
+    scene.event(&web, "ConfigChanged").await?;
+    text(scene, &["wait", "deploy/web"]).await?;
+    let told = explained(scene, &web, &[]).await?;
+    ensure!(
+        told["syncStatus"] == "current" && told["isManaged"] == true,
+        "{told:#}"
+    );
+    let key = scene.key(&web).await?;
+    ensure!(told["configHash"].as_str() == key.as_deref(), "{told:#}");
+    let why = told["lastRestart"]["why"].as_str().unwrap_or_default();
+    ensure!(why.contains("ConfigMap app changed"), "{told:#}");
+    ensure!(told["lastRestart"]["manager"] == "pod-reloader", "{told:#}");
+    ensure!(
+        told["operator"]["name"] == *scene.installation.namespace,
+        "{told:#}"
+    );
+    ensure!(told["unseen"] == json!([]), "{told:#}");
+    let objects = json!([
+        {"kind": "ConfigMap", "name": "app", "exists": true, "tracked": true, "keys": ["key"],
+         "uses": ["env"], "needs": ["key"]},
+        {"kind": "ConfigMap", "name": "gone", "exists": false, "tracked": true, "keys": ["key"],
+         "uses": ["env"], "needs": []},
+        {"kind": "ConfigMap", "name": "left-out", "exists": false, "tracked": false,
+         "uses": ["volume"], "needs": []},
+        {"kind": "Secret", "name": "app", "exists": true, "tracked": true,
+         "uses": ["envFrom"], "needs": ["the object"]},
+    ]);
+    ensure!(told["objects"] == objects, "{:#}", told["objects"]);
+
+    let text = text(scene, &["explain", "deploy/web"]).await?;
+    for line in [
+        "Deployment web in namespace",
+        "current: its pods run the current configuration",
+        "restarting pods: ConfigMap app changed",
+        "once all have been unchanged for 0.3 s",
+    ] {
+        ensure!(text.contains(line), "{line} is not in\n{text}");
+    }
+    ensure!(
+        !text.contains('\u{1b}'),
+        "colours where there is no terminal: {text:?}"
+    );
+    Ok(())
 }
 
 #[tokio::test]
@@ -148,24 +202,20 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
     .await
 }
 
-#[tokio::test]
-async fn explain_knows_the_hash_of_somebody_else_and_its_baseline() -> Result<()> {
-    Scene::play(stopped(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app").stamped("foreign");
-        scene.create(&web).await?;
-        scene.operator.start_again().await?;
-        let what = "a baseline to speak for it";
-        wait_for(what, PATIENCE, async || {
-            let told = text(scene, &["explain", "deploy/web"])
-                .await
-                .unwrap_or_default();
-            Ok(match told.contains("current, by its annotation") {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(told),
-            })
+async fn explain_knows_the_hash_of_somebody_else_and_its_baseline(scene: &Scene) -> Result<()> {
+    scene.apply(&[config_map("app", "1")]).await?;
+    let web = Workload::deployment("web").lists("app").stamped("foreign");
+    scene.create(&web).await?;
+    scene.operator.start_again().await?;
+    let what = "a baseline to speak for it";
+    wait_for(what, PATIENCE, async || {
+        let told = text(scene, &["explain", "deploy/web"])
+            .await
+            .unwrap_or_default();
+        Ok(match told.contains("current, by its annotation") {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(told),
         })
-        .await
     })
     .await
 }
@@ -255,50 +305,63 @@ async fn explain_names_the_one_of_two_operators_that_manages_the_workload() -> R
     .await
 }
 
-#[tokio::test]
-async fn impact_names_those_that_restart_and_those_that_could_not_start() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1"), secret("creds", CANARY)]).await?;
-        let lists = Workload::deployment("lists").lists_secrets("creds");
-        let lists = lists.with(&["spec", "replicas"], json!(3));
-        let needs = Workload::deployment("needs").lists_secrets("creds");
-        let needs = needs.requires_secret("creds").with(&["spec", "paused"], json!(true));
-        let uses = Workload::deployment("uses").requires_secret("creds");
-        let other = Workload::deployment("other").lists("app");
-        let by_key = using("by-key", &["app"]).annotated(AUTO, "true");
-        for workload in [&lists, &needs, &uses, &other, &by_key] {
-            scene.apply(&[workload.manifest()]).await?;
-        }
-        let impact = json_of(scene, &["impact", "secret/creds"]).await?;
-        let rows = json!([
-            {"kind": "Deployment", "name": "lists", "pods": 3, "restarts": true, "needs": []},
-            {"kind": "Deployment", "name": "needs", "pods": 1, "restarts": true, "needs": ["the object"],
-             "remark": "paused: when it is resumed"},
-        ]);
-        let all = impact["workloads"].as_array().context("no list")?;
-        ensure!(json!(all[..2]) == rows, "{impact:#}");
-        ensure!(all.len() == 3 && all[2]["name"] == "uses", "{impact:#}");
-        let is_needed = all[2]["needs"] == json!(["the object"]);
-        ensure!(all[2]["restarts"] == false && is_needed, "{impact:#}");
-        let told = text(scene, &["impact", "secret/creds"]).await?;
-        ensure!(told.contains("restarts 2 workloads with 4 pods."), "{told}");
-        ensure!(told.contains("2 workloads could not start without it."), "{told}");
+async fn impact_names_those_that_restart_and_those_that_could_not_start(
+    scene: &Scene,
+) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("creds", CANARY)])
+        .await?;
+    let lists = Workload::deployment("lists").lists_secrets("creds");
+    let lists = lists.with(&["spec", "replicas"], json!(3));
+    let needs = Workload::deployment("needs").lists_secrets("creds");
+    let needs = needs
+        .requires_secret("creds")
+        .with(&["spec", "paused"], json!(true));
+    let uses = Workload::deployment("uses").requires_secret("creds");
+    let other = Workload::deployment("other").lists("app");
+    let by_key = using("by-key", &["app"]).annotated(AUTO, "true");
+    for workload in [&lists, &needs, &uses, &other, &by_key] {
+        scene.apply(&[workload.manifest()]).await?;
+    }
+    let impact = json_of(scene, &["impact", "secret/creds"]).await?;
+    let rows = json!([
+        {"kind": "Deployment", "name": "lists", "pods": 3, "restarts": true, "needs": []},
+        {"kind": "Deployment", "name": "needs", "pods": 1, "restarts": true, "needs": ["the object"],
+         "remark": "paused: when it is resumed"},
+    ]);
+    let all = impact["workloads"].as_array().context("no list")?;
+    ensure!(json!(all[..2]) == rows, "{impact:#}");
+    ensure!(all.len() == 3 && all[2]["name"] == "uses", "{impact:#}");
+    let is_needed = all[2]["needs"] == json!(["the object"]);
+    ensure!(all[2]["restarts"] == false && is_needed, "{impact:#}");
+    let told = text(scene, &["impact", "secret/creds"]).await?;
+    ensure!(told.contains("restarts 2 workloads with 4 pods."), "{told}");
+    ensure!(
+        told.contains("2 workloads could not start without it."),
+        "{told}"
+    );
 
-        let restarted = async |key: &str| {
-            let impact = json_of(scene, &["impact", "cm/app", "--key", key]).await?;
-            let rows = impact["workloads"].as_array().cloned().unwrap_or_default();
-            let rows = rows.into_iter().filter(|row| row["restarts"] == true);
-            anyhow::Ok(Vec::from_iter(rows.map(|row| row["name"].as_str().map(str::to_owned).unwrap_or_default())))
-        };
-        ensure!(restarted("key").await? == ["by-key", "other"]);
-        ensure!(restarted("another").await? == ["other"]);
-        let absent = text_of(scene, &["impact", "configmap", "gone"], 1).await?;
-        ensure!(absent.starts_with("There is no ConfigMap gone in"), "{absent}");
-        let key = text_of(scene, &["impact", "secret/creds", "--key=nope"], 0).await?;
-        ensure!(key.contains("has no key nope. Adding it restarts 2 workloads"), "{key}");
-        Ok(())
-    })
-    .await
+    let restarted = async |key: &str| {
+        let impact = json_of(scene, &["impact", "cm/app", "--key", key]).await?;
+        let rows = impact["workloads"].as_array().cloned().unwrap_or_default();
+        let rows = rows.into_iter().filter(|row| row["restarts"] == true);
+        anyhow::Ok(Vec::from_iter(rows.map(|row| {
+            row["name"].as_str().map(str::to_owned).unwrap_or_default()
+        })))
+    };
+    ensure!(restarted("key").await? == ["by-key", "other"]);
+    ensure!(restarted("another").await? == ["other"]);
+    let absent = text_of(scene, &["impact", "configmap", "gone"], 1).await?;
+    ensure!(
+        absent.starts_with("There is no ConfigMap gone in"),
+        "{absent}"
+    );
+    let key = text_of(scene, &["impact", "secret/creds", "--key=nope"], 0).await?;
+    ensure!(
+        key.contains("has no key nope. Adding it restarts 2 workloads"),
+        "{key}"
+    );
+    Ok(())
 }
 
 #[tokio::test]
@@ -337,77 +400,70 @@ async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
     .await
 }
 
-#[tokio::test]
-async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let held = Workload::deployment("held").lists("gone").requires("gone");
-        scene
-            .apply(&[config_map("gone", "1"), held.manifest()])
-            .await?;
-        scene.delete("configmap/gone").await?;
-        let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
-        ensure!(waited.code == Some(1), "{waited:?}");
-        ensure!(
-            waited
-                .stdout
-                .contains("not in time: its pods could not start"),
-            "{waited:?}"
-        );
-        ensure!(
-            waited.stdout.contains("without ConfigMap gone"),
-            "{waited:?}"
-        );
-        let usage = plugin(scene, &["wait"]).await?;
-        ensure!(usage.code == Some(2), "{usage:?}");
+async fn wait_says_what_it_waited_for_in_vain(scene: &Scene) -> Result<()> {
+    let held = Workload::deployment("held").lists("gone").requires("gone");
+    scene
+        .apply(&[config_map("gone", "1"), held.manifest()])
+        .await?;
+    scene.delete("configmap/gone").await?;
+    let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
+    ensure!(waited.code == Some(1), "{waited:?}");
+    ensure!(
+        waited
+            .stdout
+            .contains("not in time: its pods could not start"),
+        "{waited:?}"
+    );
+    ensure!(
+        waited.stdout.contains("without ConfigMap gone"),
+        "{waited:?}"
+    );
+    let usage = plugin(scene, &["wait"]).await?;
+    ensure!(usage.code == Some(2), "{usage:?}");
 
-        let stuck = Workload::deployment("stuck").lists("gone");
-        let stuck = stuck.with(&["spec", "paused"], json!(true));
-        scene.apply(&[stuck.manifest()]).await?;
-        // A paused workload makes no progress, so waiting gains nothing for the other one.
-        let both = ["wait", "deploy/held", "deploy/stuck", "--timeout=10m"];
-        let waited = text_of(scene, &both, 1).await?;
-        ensure!(
-            waited.contains("deploy/held: not waited for: its pods"),
-            "{waited}"
-        );
-        ensure!(
-            waited.contains("deploy/stuck: the workload is paused"),
-            "{waited}"
-        );
-        Ok(())
-    })
-    .await
+    let stuck = Workload::deployment("stuck").lists("gone");
+    let stuck = stuck.with(&["spec", "paused"], json!(true));
+    scene.apply(&[stuck.manifest()]).await?;
+    // A paused workload makes no progress, so waiting gains nothing for the other one.
+    let both = ["wait", "deploy/held", "deploy/stuck", "--timeout=10m"];
+    let waited = text_of(scene, &both, 1).await?;
+    ensure!(
+        waited.contains("deploy/held: not waited for: its pods"),
+        "{waited}"
+    );
+    ensure!(
+        waited.contains("deploy/stuck: the workload is paused"),
+        "{waited}"
+    );
+    Ok(())
 }
 
-#[tokio::test]
-async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene.create(&Workload::deployment("alone")).await?;
-        let told = text_of(scene, &["wait", "--all"], 1).await?;
-        let line = format!("no workload is managed in namespace {}\n", scene.namespace);
-        ensure!(told == line, "{told}");
-        // For example a misspelt namespace.
-        let plugin = scene.tool().plugin()?;
-        let args = ["wait", "--all", "--namespace=nowhere"];
-        let nowhere = plugin.output(&args, "").await?;
-        ensure!(nowhere.code == Some(1), "{nowhere:?}");
-        for args in [
-            &["graph", "--namespace=nowhere"][..],
-            &["impact", "cm/app", "--namespace=nowhere"],
-            &["explain", "deploy", "web", "--namespace=nowhere"],
-            &["status", "--operator-namespace=nowhere"],
-        ] {
-            let nowhere = plugin.output(args, "").await?;
-            ensure!(nowhere.code == Some(1), "{args:?}: {nowhere:?}");
-            ensure!(
-                nowhere.stderr
-                    == "Error from server (NotFound): namespaces \"nowhere\" not found\n",
-                "{args:?}: {nowhere:?}"
-            );
-        }
-        Ok(())
-    })
-    .await
+async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails(
+    scene: &Scene,
+) -> Result<()> {
+    scene.create(&Workload::deployment("alone")).await?;
+    let told = text_of(scene, &["wait", "--all"], 1).await?;
+    let line = format!("no workload is managed in namespace {}\n", scene.namespace);
+    ensure!(told == line, "{told}");
+    // For example a misspelt namespace.
+    let plugin = scene.tool().plugin()?;
+    let args = ["wait", "--all", "--namespace=nowhere"];
+    let nowhere = plugin.output(&args, "").await?;
+    ensure!(nowhere.code == Some(1), "{nowhere:?}");
+    for args in [
+        &["graph", "--namespace=nowhere"][..],
+        &["impact", "cm/app", "--namespace=nowhere"],
+        &["explain", "deploy", "web", "--namespace=nowhere"],
+        &["status", "--operator-namespace=nowhere"],
+    ] {
+        let nowhere = plugin.output(args, "").await?;
+        ensure!(nowhere.code == Some(1), "{args:?}: {nowhere:?}");
+        ensure!(
+            nowhere.stderr == "Error from server (NotFound): namespaces \"nowhere\" not found\n",
+            "{args:?}: {nowhere:?}"
+        );
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -572,62 +628,58 @@ async fn status_reports_nothing_that_is_over_or_yet_to_come_as_a_fault() -> Resu
     .await
 }
 
-#[tokio::test]
-async fn status_compares_no_clocks() -> Result<()> {
-    Scene::play(stopped(), async |scene| {
-        let there = &scene.installation.namespace;
-        let own = format!("--operator-namespace={there}");
-        let mut lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": there, "namespace": there},
-            "spec": {
-                "holderIdentity": "somebody", "leaseDurationSeconds": 10,
-                "renewTime": "2100-01-01T00:00:00.000000Z",
-            },
-        });
-        let apply = async |lease: &Value| scene.server_side_apply(None, "user", lease).await;
-        apply(&lease).await?;
-        let told = plugin(scene, &["status", &own]).await?;
-        ensure!(told.code == Some(1), "{told:?}");
-        for line in [
-            "none: somebody has not renewed the Lease for",
-            "none: it is switched off",
-        ] {
-            ensure!(
-                told.stdout.contains(line),
-                "{line} is not in\n{}",
-                told.stdout
-            );
-        }
+async fn status_compares_no_clocks(scene: &Scene) -> Result<()> {
+    let there = &scene.installation.namespace;
+    let own = format!("--operator-namespace={there}");
+    let mut lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": there, "namespace": there},
+        "spec": {
+            "holderIdentity": "somebody", "leaseDurationSeconds": 10,
+            "renewTime": "2100-01-01T00:00:00.000000Z",
+        },
+    });
+    let apply = async |lease: &Value| scene.server_side_apply(None, "user", lease).await;
+    apply(&lease).await?;
+    let told = plugin(scene, &["status", &own]).await?;
+    ensure!(told.code == Some(1), "{told:?}");
+    for line in [
+        "none: somebody has not renewed the Lease for",
+        "none: it is switched off",
+    ] {
+        ensure!(
+            told.stdout.contains(line),
+            "{line} is not in\n{}",
+            told.stdout
+        );
+    }
 
-        let renew = async {
-            // More often than a leader renews it.
-            let mut pace = interval(Duration::from_millis(250));
-            for second in (0..60).cycle() {
-                pace.tick().await;
-                lease["spec"]["renewTime"] = json!(format!("1970-01-01T00:00:{second:02}.000000Z"));
-                apply(&lease).await?;
-            }
-            anyhow::Ok(())
-        };
-        let status = ["status", &own];
-        let told = tokio::select! {
-            told = plugin(scene, &status) => told?,
-            renewed = renew => return renewed.context("it ended"),
-        };
-        for line in [
-            "ok  Leader     somebody",
-            "none in the cluster: it runs elsewhere",
-        ] {
-            ensure!(
-                told.stdout.contains(line),
-                "{line} is not in\n{}",
-                told.stdout
-            );
+    let renew = async {
+        // More often than a leader renews it.
+        let mut pace = interval(Duration::from_millis(250));
+        for second in (0..60).cycle() {
+            pace.tick().await;
+            lease["spec"]["renewTime"] = json!(format!("1970-01-01T00:00:{second:02}.000000Z"));
+            apply(&lease).await?;
         }
-        Ok(())
-    })
-    .await
+        anyhow::Ok(())
+    };
+    let status = ["status", &own];
+    let told = tokio::select! {
+        told = plugin(scene, &status) => told?,
+        renewed = renew => return renewed.context("it ended"),
+    };
+    for line in [
+        "ok  Leader     somebody",
+        "none in the cluster: it runs elsewhere",
+    ] {
+        ensure!(
+            told.stdout.contains(line),
+            "{line} is not in\n{}",
+            told.stdout
+        );
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -679,37 +731,33 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
     .await
 }
 
-#[tokio::test]
-async fn the_plugin_uses_the_proxy_of_the_kubeconfig() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let web = Workload::deployment("web").lists("app").manifest();
-        scene.apply(&[config_map("app", "1"), web]).await?;
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let proxy_url = format!("--proxy-url=http://{}", listener.local_addr()?);
-        let kubeconfig = scene.directory().join("proxied.kubeconfig");
-        std::fs::copy(scene.control_plane.kubeconfig_path(), &kubeconfig)?;
-        let kubectl = scene.tool().with_kubeconfig(kubeconfig);
-        let view = ["config", "view", "--output=jsonpath={.clusters[0].name}"];
-        let name = kubectl.run(&view).await?;
-        kubectl
-            .run(&["config", "set-cluster", name.trim(), &proxy_url])
-            .await?;
+async fn the_plugin_uses_the_proxy_of_the_kubeconfig(scene: &Scene) -> Result<()> {
+    let web = Workload::deployment("web").lists("app").manifest();
+    scene.apply(&[config_map("app", "1"), web]).await?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let proxy_url = format!("--proxy-url=http://{}", listener.local_addr()?);
+    let kubeconfig = scene.directory().join("proxied.kubeconfig");
+    std::fs::copy(scene.control_plane.kubeconfig_path(), &kubeconfig)?;
+    let kubectl = scene.tool().with_kubeconfig(kubeconfig);
+    let view = ["config", "view", "--output=jsonpath={.clusters[0].name}"];
+    let name = kubectl.run(&view).await?;
+    kubectl
+        .run(&["config", "set-cluster", name.trim(), &proxy_url])
+        .await?;
 
-        let kubectl = kubectl
-            .with_plugin()?
-            .with_env("NO_PROXY", "127.0.0.1,127.0.0.0/8");
-        let namespace = format!("--namespace={}", scene.namespace);
-        let tunnels = AtomicUsize::new(0);
-        let impact = ["pod-reloader", "impact", "cm/app", &namespace];
-        let told = tokio::select! {
-            told = kubectl.output(&impact, "") => told?,
-            failed = tunnel(&listener, &tunnels) => return failed.context("the proxy"),
-        };
-        ensure!(told.stdout.contains("restarts 1 workload"), "{told:?}");
-        ensure!(tunnels.into_inner() > 0, "it went past the proxy: {told:?}");
-        Ok(())
-    })
-    .await
+    let kubectl = kubectl
+        .with_plugin()?
+        .with_env("NO_PROXY", "127.0.0.1,127.0.0.0/8");
+    let namespace = format!("--namespace={}", scene.namespace);
+    let tunnels = AtomicUsize::new(0);
+    let impact = ["pod-reloader", "impact", "cm/app", &namespace];
+    let told = tokio::select! {
+        told = kubectl.output(&impact, "") => told?,
+        failed = tunnel(&listener, &tunnels) => return failed.context("the proxy"),
+    };
+    ensure!(told.stdout.contains("restarts 1 workload"), "{told:?}");
+    ensure!(tunnels.into_inner() > 0, "it went past the proxy: {told:?}");
+    Ok(())
 }
 
 /// A proxy that tunnels as asked, and counts.
@@ -856,17 +904,13 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
 }
 
 /// The apiserver lists no metadata as `"items": null`.
-#[tokio::test]
-async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let own = format!("--operator-namespace={}", scene.installation.namespace);
-        let graph = text(scene, &["graph", &own]).await?;
-        ensure!(graph.starts_with("flowchart LR\n"), "{graph}");
-        let graph = json_of(scene, &["graph", &own]).await?;
-        ensure!(graph["workloads"] == json!([]), "{graph:#}");
-        Ok(())
-    })
-    .await
+async fn a_namespace_without_secrets_is_drawn(scene: &Scene) -> Result<()> {
+    let own = format!("--operator-namespace={}", scene.installation.namespace);
+    let graph = text(scene, &["graph", &own]).await?;
+    ensure!(graph.starts_with("flowchart LR\n"), "{graph}");
+    let graph = json_of(scene, &["graph", &own]).await?;
+    ensure!(graph["workloads"] == json!([]), "{graph:#}");
+    Ok(())
 }
 
 /// Asserts what the commands say where there is no operator, or one that they cannot read.
@@ -959,87 +1003,79 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
     Ok(())
 }
 
-#[tokio::test]
-async fn commands_that_only_read_write_nothing_and_show_no_secret() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("creds", CANARY)])
-            .await?;
-        let web = Workload::deployment("web")
-            .lists("app")
-            .lists_secrets("creds");
-        let web = web.requires_secret("creds");
-        scene.create(&web).await?;
-        scene.quiet().await?;
-        // The controller writes, too, until the rollout is done.
-        scene.rolled_out(&web).await?;
-        let before = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
-        let mark = scene.mark().await?;
-        // Other operators must not be asked: their tests count what they read.
-        let own = format!("--operator-namespace={}", scene.installation.namespace);
-        for args in [
-            &["explain", "deploy/web"][..],
-            &["impact", "secret/creds"],
-            &["wait", "deploy/web"],
-            &["graph"],
-            &["list"],
-            &["status", &own],
-            &["__complete", "explain", ""],
-        ] {
-            for output in ["--output=text", "--output=json"] {
-                let args = match args[0] {
-                    "__complete" => args.to_vec(),
-                    _ => [args, &[output]].concat(),
-                };
-                let told = plugin(scene, &args).await?;
-                let told = told.stdout + &told.stderr;
-                ensure!(
-                    !told.contains(CANARY) && !told.contains("aHVudGVyMi1jYW5hcnkt"),
-                    "{told}"
-                );
-            }
+async fn commands_that_only_read_write_nothing_and_show_no_secret(scene: &Scene) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("creds", CANARY)])
+        .await?;
+    let web = Workload::deployment("web")
+        .lists("app")
+        .lists_secrets("creds");
+    let web = web.requires_secret("creds");
+    scene.create(&web).await?;
+    scene.quiet().await?;
+    // The controller writes, too, until the rollout is done.
+    scene.rolled_out(&web).await?;
+    let before = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
+    let mark = scene.mark().await?;
+    // Other operators must not be asked: their tests count what they read.
+    let own = format!("--operator-namespace={}", scene.installation.namespace);
+    for args in [
+        &["explain", "deploy/web"][..],
+        &["impact", "secret/creds"],
+        &["wait", "deploy/web"],
+        &["graph"],
+        &["list"],
+        &["status", &own],
+        &["__complete", "explain", ""],
+    ] {
+        for output in ["--output=text", "--output=json"] {
+            let args = match args[0] {
+                "__complete" => args.to_vec(),
+                _ => [args, &[output]].concat(),
+            };
+            let told = plugin(scene, &args).await?;
+            let told = told.stdout + &told.stderr;
+            ensure!(
+                !told.contains(CANARY) && !told.contains("aHVudGVyMi1jYW5hcnkt"),
+                "{told}"
+            );
         }
-        let after = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
-        ensure!(after == before, "{before} became {after}");
-        let mut inquiries = 0;
-        for request in scene.requests_of_plugin(mark).await? {
-            let reads = ["get", "list"].contains(&&*request.verb);
-            let is_dry = request.uri.contains("dryRun=All");
-            ensure!(reads || is_dry, "{request:?}");
-            inquiries += usize::from(is_dry);
-        }
-        ensure!(inquiries > 0, "nothing was asked");
-        Ok(())
-    })
-    .await
+    }
+    let after = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
+    ensure!(after == before, "{before} became {after}");
+    let mut inquiries = 0;
+    for request in scene.requests_of_plugin(mark).await? {
+        let reads = ["get", "list"].contains(&&*request.verb);
+        let is_dry = request.uri.contains("dryRun=All");
+        ensure!(reads || is_dry, "{request:?}");
+        inquiries += usize::from(is_dry);
+    }
+    ensure!(inquiries > 0, "nothing was asked");
+    Ok(())
 }
 
-#[tokio::test]
-async fn kubectl_completes_objects_that_exist() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[
-                config_map("app", "1"),
-                Workload::deployment("web").lists("app").manifest(),
-            ])
-            .await?;
-        let kubectl = scene.tool().with_plugin()?;
-        let namespace = format!("--namespace={}", scene.namespace);
-        let completed = async |words: &[&str]| {
-            let args = [&["pod-reloader", &*namespace, "__complete"], words].concat();
-            kubectl.run(&args).await
-        };
-        ensure!(completed(&["ex"]).await? == "explain\n:4\n");
-        ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
-        ensure!(completed(&["explain", "deploy/w"]).await? == "deploy/web\n:4\n");
-        ensure!(completed(&["wait", "deploy", "w"]).await? == "web\n:4\n");
-        ensure!(completed(&["wait", "-o", "j"]).await? == "json\njsonpath=\n:4\n");
-        ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
-        let script = kubectl.run(&["pod-reloader", "completion", "bash"]).await?;
-        ensure!(script.contains("kubectl-pod_reloader"), "{script}");
-        Ok(())
-    })
-    .await
+async fn kubectl_completes_objects_that_exist(scene: &Scene) -> Result<()> {
+    scene
+        .apply(&[
+            config_map("app", "1"),
+            Workload::deployment("web").lists("app").manifest(),
+        ])
+        .await?;
+    let kubectl = scene.tool().with_plugin()?;
+    let namespace = format!("--namespace={}", scene.namespace);
+    let completed = async |words: &[&str]| {
+        let args = [&["pod-reloader", &*namespace, "__complete"], words].concat();
+        kubectl.run(&args).await
+    };
+    ensure!(completed(&["ex"]).await? == "explain\n:4\n");
+    ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
+    ensure!(completed(&["explain", "deploy/w"]).await? == "deploy/web\n:4\n");
+    ensure!(completed(&["wait", "deploy", "w"]).await? == "web\n:4\n");
+    ensure!(completed(&["wait", "-o", "j"]).await? == "json\njsonpath=\n:4\n");
+    ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
+    let script = kubectl.run(&["pod-reloader", "completion", "bash"]).await?;
+    ensure!(script.contains("kubectl-pod_reloader"), "{script}");
+    Ok(())
 }
 
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
