@@ -1,6 +1,6 @@
 //! Changes of content restart pods once; nothing else does.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, secret};
@@ -13,7 +13,7 @@ async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
             .await?;
-        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let workloads = every_kind("web", |workload| workload.lists("app").lists_secrets("app"));
         let mut before = created(scene, &workloads).await?;
         for (workload, before) in workloads.iter().zip(&before) {
             let expected = scene.expected_key(workload).await?;
@@ -29,87 +29,108 @@ async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_form_of_content_is_tracked() -> Result<()> {
+async fn objects_that_come_go_or_have_other_content_of_any_form_roll_once_and_others_never()
+-> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        let binary = |value: &str| {
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
-                "data": {"same": "same"}, "binaryData": {"key": value},
-            })
-        };
-        let opaque = |value: &str| {
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "opaque"},
-                "data": {"key": value},
-            })
-        };
-        scene
-            .apply(&[binary("/w=="), opaque("MQ=="), secret("plain", "1")])
-            .await?;
-        let workloads =
-            every_kind(|workload| workload.lists("binary").lists_secrets("opaque,plain"));
-        let mut before = created(scene, &workloads).await?;
-        for change in [
-            binary("/g=="),
-            opaque("Mg=="),
-            secret("plain", "2"),
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
-                "data": {"renamed": "same"}, "binaryData": {"key": "/g=="},
-            }),
-        ] {
-            scene.apply(&[change]).await?;
-            before = scene.each_rolls_once(&workloads, &before).await?;
-        }
-        Ok(())
+        a_listed_object_that_comes_or_goes_rolls_once(scene)
+            .await
+            .context("an object that comes or goes")?;
+        every_form_of_content_is_tracked(scene)
+            .await
+            .context("every form of content")?;
+        an_immutable_object_that_is_recreated_with_other_content_rolls_once(scene)
+            .await
+            .context("an immutable object")?;
+        a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_touched(scene)
+            .await
+            .context("a config hash on the metadata")?;
+        what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_more(scene)
+            .await
+            .context("what opts out or is ignored")?;
+        an_event_names_the_object_that_changed(scene)
+            .await
+            .context("the Event")
     })
     .await
 }
 
-#[tokio::test]
-async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let immutable = |mut object: Value| {
-            object["immutable"] = json!(true);
-            object
-        };
+async fn every_form_of_content_is_tracked(scene: &Scene) -> Result<()> {
+    let binary = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
+            "data": {"same": "same"}, "binaryData": {"key": value},
+        })
+    };
+    let opaque = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "opaque"},
+            "data": {"key": value},
+        })
+    };
+    scene
+        .apply(&[binary("/w=="), opaque("MQ=="), secret("plain", "1")])
+        .await?;
+    let workloads = every_kind("forms", |workload| {
+        workload.lists("binary").lists_secrets("opaque,plain")
+    });
+    let mut before = created(scene, &workloads).await?;
+    for change in [
+        binary("/g=="),
+        opaque("Mg=="),
+        secret("plain", "2"),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
+            "data": {"renamed": "same"}, "binaryData": {"key": "/g=="},
+        }),
+    ] {
+        scene.apply(&[change]).await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
+    }
+    Ok(())
+}
+
+async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once(
+    scene: &Scene,
+) -> Result<()> {
+    let immutable = |mut object: Value| {
+        object["immutable"] = json!(true);
+        object
+    };
+    scene
+        .apply(&[
+            immutable(config_map("fixed", "1")),
+            immutable(secret("fixed", "1")),
+        ])
+        .await?;
+    // The pods need both objects, so the moment without one restarts nothing, however long it lasts.
+    let volumes = json!([
+        {"name": "config", "configMap": {"name": "fixed"}},
+        {"name": "secret", "secret": {"secretName": "fixed"}},
+    ]);
+    let mounts = json!([
+        {"name": "config", "mountPath": "/config"},
+        {"name": "secret", "mountPath": "/secret"},
+    ]);
+    let containers = json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]);
+    let workloads = every_kind("fixed", |workload| {
+        workload
+            .lists("fixed")
+            .lists_secrets("fixed")
+            .with(&["spec", "template", "spec", "volumes"], volumes.clone())
+            .with(
+                &["spec", "template", "spec", "containers"],
+                containers.clone(),
+            )
+    });
+    let mut before = created(scene, &workloads).await?;
+    for change in [config_map("fixed", "2"), secret("fixed", "2")] {
+        let change = immutable(change).to_string();
         scene
-            .apply(&[
-                immutable(config_map("fixed", "1")),
-                immutable(secret("fixed", "1")),
-            ])
+            .kubectl_with_input(&["replace", "--force", "--filename=-"], &change)
             .await?;
-        // The pods need both objects, so the moment without one restarts nothing, however long it lasts.
-        let volumes = json!([
-            {"name": "config", "configMap": {"name": "fixed"}},
-            {"name": "secret", "secret": {"secretName": "fixed"}},
-        ]);
-        let mounts = json!([
-            {"name": "config", "mountPath": "/config"},
-            {"name": "secret", "mountPath": "/secret"},
-        ]);
-        let containers = json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]);
-        let workloads = every_kind(|workload| {
-            workload
-                .lists("fixed")
-                .lists_secrets("fixed")
-                .with(&["spec", "template", "spec", "volumes"], volumes.clone())
-                .with(
-                    &["spec", "template", "spec", "containers"],
-                    containers.clone(),
-                )
-        });
-        let mut before = created(scene, &workloads).await?;
-        for change in [config_map("fixed", "2"), secret("fixed", "2")] {
-            let change = immutable(change).to_string();
-            scene
-                .kubectl_with_input(&["replace", "--force", "--filename=-"], &change)
-                .await?;
-            before = scene.each_rolls_once(&workloads, &before).await?;
-        }
-        Ok(())
-    })
-    .await
+        before = scene.each_rolls_once(&workloads, &before).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -120,7 +141,7 @@ async fn nothing_but_content_rolls() -> Result<()> {
             "data": {"a": "1", "b": "2"},
         });
         scene.apply(&[two_keys.clone(), secret("app", "1")]).await?;
-        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let workloads = every_kind("web", |workload| workload.lists("app").lists_secrets("app"));
         let before = created(scene, &workloads).await?;
 
         scene.apply(&[two_keys, secret("app", "1")]).await?;
@@ -158,54 +179,62 @@ async fn nothing_but_content_rolls() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing() -> Result<()> {
+async fn a_restart_of_the_operator_rolls_nothing_and_a_change_meanwhile_is_one_rollout()
+-> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
-        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app,absent"));
-        let before = created(scene, &workloads).await?;
-        scene.quiet().await?;
-        for ended in [Ended::Asked, Ended::Killed] {
-            let mark = scene.mark().await?;
-            ended.end(scene).await;
-            scene.operator.start_again().await?;
-            scene.each_rolls_not(&workloads, &before).await?;
-            assert_eq!(writes_to(scene, mark, "web").await?, Vec::<String>::new());
-        }
-        Ok(())
+        a_restart_of_the_operator_rolls_nothing_and_writes_nothing(scene)
+            .await
+            .context("a restart")?;
+        a_change_while_the_operator_is_down_is_caught_up_by_one_rollout(scene)
+            .await
+            .context("a change while it is down")
     })
     .await
 }
 
-#[tokio::test]
-async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout() -> Result<()> {
-    let options = Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
-        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
-        let mut before = created(scene, &workloads).await?;
-        for (ended, change) in [
-            (Ended::Asked, config_map("app", "2")),
-            (Ended::Killed, secret("app", "2")),
-        ] {
-            ended.end(scene).await;
-            scene.apply(&[change]).await?;
-            scene.operator.start_again().await?;
-            before = scene.each_rolls_once(&workloads, &before).await?;
-        }
-        Ok(())
-    })
-    .await
+async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing(scene: &Scene) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("app", "1")])
+        .await?;
+    let workloads = every_kind("web", |workload| {
+        workload.lists("app").lists_secrets("app,absent")
+    });
+    let before = created(scene, &workloads).await?;
+    scene.quiet().await?;
+    for ended in [Ended::Asked, Ended::Killed] {
+        let mark = scene.mark().await?;
+        ended.end(scene).await;
+        scene.operator.start_again().await?;
+        scene.each_rolls_not(&workloads, &before).await?;
+        assert_eq!(writes_to(scene, mark, "web").await?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
+async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout(
+    scene: &Scene,
+) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("app", "1")])
+        .await?;
+    let workloads = every_kind("caught-up", |workload| {
+        workload.lists("app").lists_secrets("app")
+    });
+    let mut before = created(scene, &workloads).await?;
+    for (ended, change) in [
+        (Ended::Asked, config_map("app", "2")),
+        (Ended::Killed, secret("app", "2")),
+    ] {
+        ended.end(scene).await;
+        scene.apply(&[change]).await?;
+        scene.operator.start_again().await?;
+        before = scene.each_rolls_once(&workloads, &before).await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -264,111 +293,117 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
 }
 
 #[tokio::test]
-async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> Result<()> {
+async fn while_something_that_pods_need_is_missing_none_is_restarted() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("other", "1")])
-            .await?;
-        let web = Workload::podless("web")
-            .lists("app")
-            .lists_secrets("other")
-            .requires("app");
-        let before = scene.create(&web).await?;
-        scene.delete("configmap/app").await?;
-        scene.event(&web, "MissingConfig").await?;
-        scene.apply(&[secret("other", "2")]).await?;
-        scene.rolls_not(&web, &before).await?;
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.rolls_once(&web, &before).await.map(|_| ())
+        while_a_required_object_is_missing_the_changes_of_others_wait_too(scene)
+            .await
+            .context("a required object")?;
+        no_pod_is_restarted_without_an_untracked_object_that_it_needs(scene)
+            .await
+            .context("an untracked object")?;
+        a_key_that_becomes_binary_rolls_only_pods_that_mount_it(scene)
+            .await
+            .context("a key that becomes binary")
     })
     .await
+}
+
+async fn while_a_required_object_is_missing_the_changes_of_others_wait_too(
+    scene: &Scene,
+) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("other", "1")])
+        .await?;
+    let web = Workload::podless("waits")
+        .lists("app")
+        .lists_secrets("other")
+        .requires("app");
+    let before = scene.create(&web).await?;
+    scene.delete("configmap/app").await?;
+    scene.event(&web, "MissingConfig").await?;
+    scene.apply(&[secret("other", "2")]).await?;
+    scene.rolls_not(&web, &before).await?;
+    scene.apply(&[config_map("app", "1")]).await?;
+    scene.rolls_once(&web, &before).await.map(|_| ())
 }
 
 /// The kubelet takes variables from `data` alone, and files from `binaryData`, too.
-#[tokio::test]
-async fn a_key_that_becomes_binary_rolls_only_pods_that_mount_it() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let app = |map: &str, value: &str| {
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
-                (map): {"greeting": value},
-            })
-        };
-        scene.put_all(&[app("data", "hello")]).await?;
-        let pod = ["spec", "template", "spec"];
-        let container = [&pod[..], &["containers"]].concat();
-        let from = json!({"configMapKeyRef": {"name": "app", "key": "greeting"}});
-        let env = json!([{"name": "GREETING", "valueFrom": from}]);
-        let variable = Workload::podless("variable").lists("app").with(
+async fn a_key_that_becomes_binary_rolls_only_pods_that_mount_it(scene: &Scene) -> Result<()> {
+    let app = |map: &str, value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
+            (map): {"greeting": value},
+        })
+    };
+    scene.put_all(&[app("data", "hello")]).await?;
+    let pod = ["spec", "template", "spec"];
+    let container = [&pod[..], &["containers"]].concat();
+    let from = json!({"configMapKeyRef": {"name": "app", "key": "greeting"}});
+    let env = json!([{"name": "GREETING", "valueFrom": from}]);
+    let variable = Workload::podless("variable").lists("app").with(
+        &container,
+        json!([{"name": "main", "image": "app:1", "env": env}]),
+    );
+    let mounts = json!([{"name": "app", "mountPath": "/etc/app"}]);
+    let items = json!([{"key": "greeting", "path": "greeting"}]);
+    let file = Workload::podless("file")
+        .lists("app")
+        .with(
             &container,
-            json!([{"name": "main", "image": "app:1", "env": env}]),
+            json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]),
+        )
+        .with(
+            &[&pod[..], &["volumes"]].concat(),
+            json!([{"name": "app", "configMap": {"name": "app", "items": items}}]),
         );
-        let mounts = json!([{"name": "app", "mountPath": "/etc/app"}]);
-        let items = json!([{"key": "greeting", "path": "greeting"}]);
-        let file = Workload::podless("file")
-            .lists("app")
-            .with(
-                &container,
-                json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]),
-            )
-            .with(
-                &[&pod[..], &["volumes"]].concat(),
-                json!([{"name": "app", "configMap": {"name": "app", "items": items}}]),
-            );
-        let before = [scene.create(&variable).await?, scene.create(&file).await?];
-        scene.quiet().await?;
+    let before = [scene.create(&variable).await?, scene.create(&file).await?];
+    scene.quiet().await?;
 
-        scene.put_all(&[app("binaryData", "Z3L83w==")]).await?;
-        scene.rolls_once(&file, &before[1]).await?;
-        let note = scene.event(&variable, "MissingConfig").await?;
-        ensure!(
-            note.contains("key greeting of ConfigMap app") && note.contains("binaryData"),
-            "{note}"
-        );
-        scene.rolls_not(&variable, &before[0]).await?;
-        scene.put_all(&[app("data", "hallo")]).await?;
-        scene.rolls_once(&variable, &before[0]).await.map(|_| ())
-    })
-    .await
+    scene.put_all(&[app("binaryData", "Z3L83w==")]).await?;
+    scene.rolls_once(&file, &before[1]).await?;
+    let note = scene.event(&variable, "MissingConfig").await?;
+    ensure!(
+        note.contains("key greeting of ConfigMap app") && note.contains("binaryData"),
+        "{note}"
+    );
+    scene.rolls_not(&variable, &before[0]).await?;
+    scene.put_all(&[app("data", "hallo")]).await?;
+    scene.rolls_once(&variable, &before[0]).await.map(|_| ())
 }
 
-#[tokio::test]
-async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("creds", "1")])
-            .await?;
-        let web = Workload::podless("web")
-            .lists("app")
-            .requires_secret("creds");
-        let before = scene.create(&web).await?;
-        scene.delete("secret/creds").await?;
-        scene.apply(&[config_map("app", "2")]).await?;
-        let note = scene.event(&web, "MissingConfig").await?;
-        ensure!(note.contains("Secret creds"), "{note}");
-        scene.rolls_not(&web, &before).await?;
-        scene.apply(&[secret("creds", "2")]).await?;
-        scene.rolls_once(&web, &before).await.map(|_| ())
-    })
-    .await
+async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs(
+    scene: &Scene,
+) -> Result<()> {
+    scene
+        .apply(&[config_map("app", "1"), secret("creds", "1")])
+        .await?;
+    let web = Workload::podless("needs")
+        .lists("app")
+        .requires_secret("creds");
+    let before = scene.create(&web).await?;
+    scene.delete("secret/creds").await?;
+    scene.apply(&[config_map("app", "2")]).await?;
+    let note = scene.event(&web, "MissingConfig").await?;
+    ensure!(note.contains("Secret creds"), "{note}");
+    scene.rolls_not(&web, &before).await?;
+    scene.apply(&[secret("creds", "2")]).await?;
+    scene.rolls_once(&web, &before).await.map(|_| ())
 }
 
-#[tokio::test]
-async fn a_listed_object_that_comes_or_goes_rolls_once() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene.apply(&[secret("app", "1")]).await?;
-        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
-        let mut before = created(scene, &workloads).await?;
-        scene.apply(&[config_map("app", "1")]).await?;
-        before = scene.each_rolls_once(&workloads, &before).await?;
-        scene.delete("secret/app").await?;
-        before = scene.each_rolls_once(&workloads, &before).await?;
-        scene.apply(&[secret("app", "2")]).await?;
-        before = scene.each_rolls_once(&workloads, &before).await?;
-        scene.delete("configmap/app").await?;
-        scene.each_rolls_once(&workloads, &before).await.map(|_| ())
-    })
-    .await
+async fn a_listed_object_that_comes_or_goes_rolls_once(scene: &Scene) -> Result<()> {
+    scene.apply(&[secret("app", "1")]).await?;
+    let workloads = every_kind("listed", |workload| {
+        workload.lists("app").lists_secrets("app")
+    });
+    let mut before = created(scene, &workloads).await?;
+    scene.apply(&[config_map("app", "1")]).await?;
+    before = scene.each_rolls_once(&workloads, &before).await?;
+    scene.delete("secret/app").await?;
+    before = scene.each_rolls_once(&workloads, &before).await?;
+    scene.apply(&[secret("app", "2")]).await?;
+    before = scene.each_rolls_once(&workloads, &before).await?;
+    scene.delete("configmap/app").await?;
+    scene.each_rolls_once(&workloads, &before).await.map(|_| ())
 }
 
 #[tokio::test]
@@ -410,7 +445,7 @@ async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> 
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "0")]).await?;
-        let workloads = every_kind(|workload| workload.lists("app"));
+        let workloads = every_kind("web", |workload| workload.lists("app"));
         let before = created(scene, &workloads).await?;
         let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
         for value in 1..=10 {
@@ -516,101 +551,94 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
     .await
 }
 
-#[tokio::test]
-async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_more() -> Result<()>
-{
-    Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "0")]).await?;
-        let opting_out = every_kind(|workload| workload.lists("app"));
-        let before = created(scene, &opting_out).await?;
-        for (workload, before) in opting_out.iter().zip(&before) {
-            assert!(before.key.is_some());
-            let opt_out = format!("{CONFIG_MAPS}-");
-            scene.annotate(&workload.reference(), &opt_out).await?;
-        }
+async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_more(
+    scene: &Scene,
+) -> Result<()> {
+    scene.apply(&[config_map("app", "0")]).await?;
+    let opting_out = every_kind("opting-out", |workload| workload.lists("app"));
+    let before = created(scene, &opting_out).await?;
+    for (workload, before) in opting_out.iter().zip(&before) {
+        assert!(before.key.is_some());
+        let opt_out = format!("{CONFIG_MAPS}-");
+        scene.annotate(&workload.reference(), &opt_out).await?;
+    }
 
-        scene.apply(&[config_map("app", "1")]).await?;
-        let never = Workload::podless("never")
-            .lists("app")
-            .labelled(IGNORED, "true");
-        let sometimes = Workload::podless("sometimes").lists("app");
-        let falsely = Workload::podless("falsely")
-            .lists("app")
-            .labelled(IGNORED, "false");
-        let never_before = scene.create(&never).await?;
-        assert_eq!(never_before.key, None);
-        let sometimes_before = scene.create(&sometimes).await?;
-        let falsely_before = scene.create(&falsely).await?;
+    scene.apply(&[config_map("app", "1")]).await?;
+    let never = Workload::podless("never")
+        .lists("app")
+        .labelled(IGNORED, "true");
+    let sometimes = Workload::podless("sometimes").lists("app");
+    let falsely = Workload::podless("falsely")
+        .lists("app")
+        .labelled(IGNORED, "false");
+    let never_before = scene.create(&never).await?;
+    assert_eq!(never_before.key, None);
+    let sometimes_before = scene.create(&sometimes).await?;
+    let falsely_before = scene.create(&falsely).await?;
 
-        let label = format!("{IGNORED}=true");
-        scene.label(&sometimes.reference(), &label).await?;
-        scene.apply(&[config_map("app", "2")]).await?;
-        scene.rolls_once(&falsely, &falsely_before).await?;
-        scene.rolls_not(&sometimes, &sometimes_before).await?;
-        scene.rolls_not(&never, &never_before).await?;
-        scene.each_rolls_not(&opting_out, &before).await?;
+    let label = format!("{IGNORED}=true");
+    scene.label(&sometimes.reference(), &label).await?;
+    scene.apply(&[config_map("app", "2")]).await?;
+    scene.rolls_once(&falsely, &falsely_before).await?;
+    scene.rolls_not(&sometimes, &sometimes_before).await?;
+    scene.rolls_not(&never, &never_before).await?;
+    scene.each_rolls_not(&opting_out, &before).await?;
 
-        let unlabel = format!("{IGNORED}-");
-        scene.label(&sometimes.reference(), &unlabel).await?;
-        scene.rolls_once(&sometimes, &sometimes_before).await?;
-        Ok(())
-    })
-    .await
+    let unlabel = format!("{IGNORED}-");
+    scene.label(&sometimes.reference(), &unlabel).await?;
+    scene.rolls_once(&sometimes, &sometimes_before).await?;
+    Ok(())
 }
 
-#[tokio::test]
-async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_touched() -> Result<()>
-{
-    Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let workloads =
-            every_kind(|workload| workload.lists("app").annotated(CONFIG_HASH, "message"));
-        let mut before = created(scene, &workloads).await?;
-        for (workload, before) in workloads.iter().zip(&before) {
-            let expected = scene.expected_key(workload).await?;
-            assert_eq!(before.key, Some(expected), "set on create");
-        }
-        scene.apply(&[config_map("app", "2")]).await?;
-        before = scene.each_rolls_once(&workloads, &before).await?;
-        for workload in &workloads {
-            let object = scene.object(&workload.reference()).await?;
-            assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "message");
-            let other = format!("{CONFIG_HASH}=other");
-            scene.annotate(&workload.reference(), &other).await?;
-        }
-        scene.each_rolls_not(&workloads, &before).await?;
-        for workload in &workloads {
-            let object = scene.object(&workload.reference()).await?;
-            assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "other");
-        }
-        Ok(())
-    })
-    .await
+async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_touched(
+    scene: &Scene,
+) -> Result<()> {
+    scene.apply(&[config_map("app", "1")]).await?;
+    let workloads = every_kind("metadata", |workload| {
+        workload.lists("app").annotated(CONFIG_HASH, "message")
+    });
+    let mut before = created(scene, &workloads).await?;
+    for (workload, before) in workloads.iter().zip(&before) {
+        let expected = scene.expected_key(workload).await?;
+        assert_eq!(before.key, Some(expected), "set on create");
+    }
+    scene.apply(&[config_map("app", "2")]).await?;
+    before = scene.each_rolls_once(&workloads, &before).await?;
+    for workload in &workloads {
+        let object = scene.object(&workload.reference()).await?;
+        assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "message");
+        let other = format!("{CONFIG_HASH}=other");
+        scene.annotate(&workload.reference(), &other).await?;
+    }
+    scene.each_rolls_not(&workloads, &before).await?;
+    for workload in &workloads {
+        let object = scene.object(&workload.reference()).await?;
+        assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "other");
+    }
+    Ok(())
 }
 
-#[tokio::test]
-async fn an_event_names_the_object_that_changed() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[
-                config_map("app", "1"),
-                config_map("other", "1"),
-                secret("app", "1"),
-            ])
-            .await?;
-        let workloads = every_kind(|workload| workload.lists("app,other").lists_secrets("app"));
-        let before = created(scene, &workloads).await?;
-        // Objects that the operator sees for the first time are not reported as changed.
-        scene.quiet().await?;
-        scene.apply(&[secret("app", "2")]).await?;
-        scene.each_rolls_once(&workloads, &before).await?;
-        for workload in &workloads {
-            let note = scene.event(workload, "ConfigChanged").await?;
-            assert_eq!(note, "restarting pods: Secret app changed");
-        }
-        Ok(())
-    })
-    .await
+async fn an_event_names_the_object_that_changed(scene: &Scene) -> Result<()> {
+    scene
+        .apply(&[
+            config_map("app", "1"),
+            config_map("other", "1"),
+            secret("app", "1"),
+        ])
+        .await?;
+    let workloads = every_kind("told", |workload| {
+        workload.lists("app,other").lists_secrets("app")
+    });
+    let before = created(scene, &workloads).await?;
+    // Objects that the operator sees for the first time are not reported as changed.
+    scene.quiet().await?;
+    scene.apply(&[secret("app", "2")]).await?;
+    scene.each_rolls_once(&workloads, &before).await?;
+    for workload in &workloads {
+        let note = scene.event(workload, "ConfigChanged").await?;
+        assert_eq!(note, "restarting pods: Secret app changed");
+    }
+    Ok(())
 }
 
 /// The way in which an operator ends.
@@ -629,9 +657,9 @@ impl Ended {
     }
 }
 
-/// Returns one workload of each kind, all named `web`.
-fn every_kind(build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
-    Kind::ALL.map(|kind| build(Workload::new(kind, "web").without_pods()))
+/// Returns one workload of each kind, all with this name.
+fn every_kind(name: &str, build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
+    Kind::ALL.map(|kind| build(Workload::new(kind, name).without_pods()))
 }
 
 async fn created(scene: &Scene, workloads: &[Workload]) -> Result<Vec<Snapshot>> {
