@@ -208,17 +208,13 @@ async fn labels_of_config_objects_roll_nothing_and_decide_what_is_tracked_afterw
         ];
         let hidden = [cases[0].counting("other"), cases[1].counting("")];
         let before = created(scene, &cases).await?;
-        scene
-            .kubectl(&["label", "configmap", "app", "hidden=yes"])
-            .await?;
+        scene.label("configmap/app", "hidden=yes").await?;
         for (case, before) in hidden.iter().zip(&before) {
             case.has_baseline(scene, &otherwise(before)?).await?;
         }
         scene.apply(&[config_map("app", "2")]).await?;
         let before = each_rolls_where(scene, &hidden, &before, |_| false).await?;
-        scene
-            .kubectl(&["label", "configmap", "app", "hidden-"])
-            .await?;
+        scene.label("configmap/app", "hidden-").await?;
         for (case, before) in cases.iter().zip(&before) {
             case.has_baseline(scene, &otherwise(before)?).await?;
         }
@@ -281,8 +277,7 @@ async fn a_pause_period_is_a_settle_period_and_pauses_nothing() -> Result<()> {
         paused.rolls_not(scene, &before).await?;
 
         let shorter = format!("{PAUSE_PERIOD}=1s");
-        let shorter = ["annotate", "--overwrite", "deployment/paused", &shorter];
-        scene.kubectl(&shorter).await?;
+        scene.annotate("deployment/paused", &shorter).await?;
         paused.rolls_once(scene, &before).await?;
         let object = scene.object("deployment/paused").await?;
         ensure!(object["spec"]["paused"].is_null(), "{object}");
@@ -391,9 +386,7 @@ async fn a_match_beyond_256_objects_is_reported() -> Result<()> {
         // Names come before matches, and leave room for one of them.
         let names: Vec<_> = (0..255).map(|index| format!("a{index:03}")).collect();
         let subscribe = format!("{STAKATER_RELOAD}={},z-.*", names.join(","));
-        scene
-            .kubectl(&["annotate", "deployment/web", &subscribe])
-            .await?;
+        scene.annotate("deployment/web", &subscribe).await?;
         let note = scene.event(&web, "InvalidReference").await?;
         ensure!(note.contains("ConfigMap z-2 is left out"), "{note}");
         Ok(())
@@ -439,11 +432,10 @@ fn otherwise(snapshot: &Snapshot) -> Result<String> {
 
 /// Sets or removes an annotation or label of a config object, in kubectl's syntax.
 async fn mark(scene: &Scene, object: &str, mark: &str) -> Result<()> {
-    let verb = match mark.starts_with("restarter.stackable.tech/") {
-        true => "label",
-        false => "annotate",
-    };
-    scene.kubectl(&[verb, object, mark]).await.map(drop)
+    match mark.starts_with("restarter.stackable.tech/") {
+        true => scene.label(object, mark).await,
+        false => scene.annotate(object, mark).await,
+    }
 }
 
 /// Does what Stakater's Reloader does to a Deployment when its config has changed, in the way that it uses

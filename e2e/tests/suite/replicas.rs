@@ -32,8 +32,8 @@ async fn calls_go_to_replicas_that_are_ready_and_one_of_them_leads() -> Result<(
         leader.operator.process().kill().await;
         only_ready(scene, 1).await?;
         // Its connections are gone: the next call opens a new one.
-        let label = ["label", &workloads[0].reference(), "team=blue"];
-        scene.kubectl(&label).await?;
+        let first = workloads[0].reference();
+        scene.label(&first, "team=blue").await?;
         scene.apply(&[config_map("app", "3")]).await?;
         let new = scene.leader().await?;
         ensure!(new.port != leader.port);

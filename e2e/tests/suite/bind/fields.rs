@@ -38,8 +38,7 @@ async fn a_key_is_in_its_field_within_a_second_and_nothing_else_costs_a_write() 
         let status = r#"{"status": {"conditions": [{"type": "InProgress", "status": "False"}]}}"#;
         let status = ["patch", "harbor", "registry", "--subresource=status", "--type=merge", "--patch", status];
         scene.kubectl(&status).await?;
-        let label = ["label", "harbor", "registry", "team=shop"];
-        scene.kubectl(&label).await?;
+        scene.label("harbor/registry", "team=shop").await?;
 
         scene.operator.stop().await;
         let restarted = scene.mark().await?;

@@ -49,7 +49,7 @@ async fn only_who_may_read_the_source_and_write_the_target_may_bind_a_field() ->
         author
             .refused_in_the_end(&ours, "you may not patch Harbor registry, so")
             .await?;
-        scene.kubectl(&["delete", "rolebinding", "reader"]).await?;
+        scene.delete("rolebinding/reader").await?;
         may("writer", "patch", "harbors.goharbor.io", &["registry"]).await?;
         author
             .refused_in_the_end(&ours, "you may not get Secret s3, so")
@@ -126,8 +126,8 @@ async fn only_who_may_read_the_source_and_write_the_target_may_bind_a_field() ->
         ] {
             author.changes(&json!({"spec": fields}), words).await?;
         }
-        for gone in ["reader", "writer"] {
-            scene.kubectl(&["delete", "rolebinding", gone]).await?;
+        for gone in ["rolebinding/reader", "rolebinding/writer"] {
+            scene.delete(gone).await?;
         }
         author
             .refused_in_the_end(

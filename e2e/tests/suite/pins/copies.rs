@@ -133,12 +133,7 @@ async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Resu
 async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_content() -> Result<()> {
     Scene::play(collecting(), async |scene| {
         let web = pinned_web(scene).await?;
-        let delete = |name: String| async move {
-            scene
-                .kubectl(&["delete", "configmap", &name])
-                .await
-                .map(drop)
-        };
+        let delete = async |name: String| scene.delete(&format!("configmap/{name}")).await;
         delete(app_copy(scene, "1")).await?;
         are(scene, &["1"]).await?;
 

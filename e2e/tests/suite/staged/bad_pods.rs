@@ -49,12 +49,9 @@ pub(crate) async fn refuses_pods(
             }}},
         },
     });
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
-    let apply = ["apply", "--server-side", "--filename=-"];
-    scene
-        .tool()
-        .run_with_input(&apply, &list.to_string())
-        .await?;
+    for object in [policy, binding] {
+        scene.server_side_apply(None, "user", &object).await?;
+    }
     probe(scene, true).await
 }
 
