@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use http::header::WARNING;
 use http_body_util::BodyExt;
 use kube::{
-    api::{GetParams, Patch, PatchParams, Request, ValidationDirective},
+    api::{GetParams, Patch, PatchParams, Request},
     client::Body,
 };
 use serde_json::Value;
@@ -54,10 +54,7 @@ impl Scene {
         manager: &str,
         manifest: &Value,
     ) -> Result<Value> {
-        let params = PatchParams {
-            dry_run: true,
-            ..PatchParams::apply(manager).force()
-        };
+        let params = PatchParams::apply(manager).force().dry_run();
         let (object, _) = self.send_apply(namespace, manifest, params).await?;
         Ok(object)
     }
@@ -80,10 +77,7 @@ impl Scene {
         manifest: &Value,
         params: PatchParams,
     ) -> Result<(Value, String)> {
-        let params = PatchParams {
-            field_validation: Some(ValidationDirective::Strict),
-            ..params
-        };
+        let params = params.validation_strict();
         let api = api_of(&self.client, namespace, manifest)?;
         let name = name(manifest)?;
         let request = Request::new(api.resource_url());

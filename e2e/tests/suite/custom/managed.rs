@@ -342,7 +342,7 @@ pub(crate) async fn install(control_plane: &ControlPlane, definition: &Value) ->
     let client = control_plane.admin_client().await?;
     let name = definition["metadata"]["name"].as_str().unwrap_or_default();
     let definitions = Request::new("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
-    let params = PatchParams::apply("user").force();
+    let params = PatchParams::apply("user").force().validation_strict();
     let apply = definitions.patch(name, &params, &Patch::Apply(definition))?;
     client.request::<Value>(apply).await?;
     let version = definition["spec"]["versions"][0]["name"].as_str();
