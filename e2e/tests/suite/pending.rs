@@ -181,7 +181,8 @@ async fn pending(scene: &Scene, web: &Workload) -> Result<Snapshot> {
 /// A write to a workload.
 #[derive(Debug)]
 enum Write {
-    /// A patch, as `kubectl patch`, `label` and `annotate` send it: of the type `merge`, `strategic-merge` or `json`.
+    /// A patch, as `kubectl patch` sends it, and `label` and `annotate` under other names: of the type `merge`,
+    /// `strategic-merge` or `json`.
     Patch(&'static str, Value),
     /// A manifest that is applied on the side of the server, with force.
     Apply(Value),
@@ -198,7 +199,8 @@ impl Write {
                 let resource = format!("{}s", web.kind.as_str().to_lowercase());
                 let namespace = &scene.namespace;
                 let name = &web.name;
-                let uri = format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}");
+                let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}");
+                let uri = format!("{path}?fieldManager=kubectl-patch");
                 let kind = format!("application/{kind}-patch+json");
                 let request = http::Request::patch(uri).header("Content-Type", kind);
                 let request = request.body(patch.to_string().into_bytes())?;
@@ -229,7 +231,7 @@ fn writes(web: &Workload) -> Vec<Write> {
         "/spec/template/metadata/annotations/{}",
         CONFIG_HASH.replace('/', "~1")
     );
-    let manifest = web.manifest();
+    let manifest = web.manifest().to_string();
     let stamped = web.clone().stamped("rubbish").manifest();
     let labelled = json!({"metadata": {"labels": {"team": "x"}}});
     let noted = json!({"metadata": {"annotations": {"note": "x"}}});
@@ -239,10 +241,19 @@ fn writes(web: &Workload) -> Vec<Write> {
         Write::Patch("merge", noted),
         Write::Patch("merge", json!({})),
         Write::Patch("strategic-merge", json!({})),
-        Write::Kubectl(&["apply", "--filename=-"], manifest.to_string()),
-        Write::Kubectl(&["replace", "--filename=-"], manifest.to_string()),
+        Write::Kubectl(&["apply", "--filename=-"], manifest.clone()),
+        Write::Kubectl(&["replace", "--filename=-"], manifest.clone()),
         Write::Kubectl(&["replace", "--filename=-"], stamped.to_string()),
-        Write::Apply(manifest),
+        // Its first apply on the side of the server also changes what the one on the side of the client has left.
+        Write::Kubectl(
+            &[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--filename=-",
+            ],
+            manifest,
+        ),
         Write::Apply(stamped),
         Write::Patch("merge", annotations(json!({CONFIG_HASH: null}))),
         Write::Patch("merge", annotations(json!(null))),
