@@ -219,15 +219,15 @@ async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout(
     scene: &Scene,
 ) -> Result<()> {
     scene
-        .apply(&[config_map("app", "1"), secret("app", "1")])
+        .apply(&[config_map("caught-up", "1"), secret("caught-up", "1")])
         .await?;
     let workloads = every_kind("caught-up", |workload| {
-        workload.lists("app").lists_secrets("app")
+        workload.lists("caught-up").lists_secrets("caught-up")
     });
     let mut before = created(scene, &workloads).await?;
     for (ended, change) in [
-        (Ended::Asked, config_map("app", "2")),
-        (Ended::Killed, secret("app", "2")),
+        (Ended::Asked, config_map("caught-up", "2")),
+        (Ended::Killed, secret("caught-up", "2")),
     ] {
         ended.end(scene).await;
         scene.apply(&[change]).await?;
@@ -329,45 +329,47 @@ async fn while_a_required_object_is_missing_the_changes_of_others_wait_too(
 
 /// The kubelet takes variables from `data` alone, and files from `binaryData`, too.
 async fn a_key_that_becomes_binary_rolls_only_pods_that_mount_it(scene: &Scene) -> Result<()> {
-    let app = |map: &str, value: &str| {
+    let greetings = |map: &str, value: &str| {
         json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greetings"},
             (map): {"greeting": value},
         })
     };
-    scene.put_all(&[app("data", "hello")]).await?;
+    scene.put_all(&[greetings("data", "hello")]).await?;
     let pod = ["spec", "template", "spec"];
     let container = [&pod[..], &["containers"]].concat();
-    let from = json!({"configMapKeyRef": {"name": "app", "key": "greeting"}});
+    let from = json!({"configMapKeyRef": {"name": "greetings", "key": "greeting"}});
     let env = json!([{"name": "GREETING", "valueFrom": from}]);
-    let variable = Workload::podless("variable").lists("app").with(
+    let variable = Workload::podless("variable").lists("greetings").with(
         &container,
         json!([{"name": "main", "image": "app:1", "env": env}]),
     );
     let mounts = json!([{"name": "app", "mountPath": "/etc/app"}]);
     let items = json!([{"key": "greeting", "path": "greeting"}]);
     let file = Workload::podless("file")
-        .lists("app")
+        .lists("greetings")
         .with(
             &container,
             json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]),
         )
         .with(
             &[&pod[..], &["volumes"]].concat(),
-            json!([{"name": "app", "configMap": {"name": "app", "items": items}}]),
+            json!([{"name": "app", "configMap": {"name": "greetings", "items": items}}]),
         );
     let before = [scene.create(&variable).await?, scene.create(&file).await?];
     scene.quiet().await?;
 
-    scene.put_all(&[app("binaryData", "Z3L83w==")]).await?;
+    scene
+        .put_all(&[greetings("binaryData", "Z3L83w==")])
+        .await?;
     scene.rolls_once(&file, &before[1]).await?;
     let note = scene.event(&variable, "MissingConfig").await?;
     ensure!(
-        note.contains("key greeting of ConfigMap app") && note.contains("binaryData"),
+        note.contains("key greeting of ConfigMap greetings") && note.contains("binaryData"),
         "{note}"
     );
     scene.rolls_not(&variable, &before[0]).await?;
-    scene.put_all(&[app("data", "hallo")]).await?;
+    scene.put_all(&[greetings("data", "hallo")]).await?;
     scene.rolls_once(&variable, &before[0]).await.map(|_| ())
 }
 
@@ -375,14 +377,14 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs(
     scene: &Scene,
 ) -> Result<()> {
     scene
-        .apply(&[config_map("app", "1"), secret("creds", "1")])
+        .apply(&[config_map("plain", "1"), secret("creds", "1")])
         .await?;
     let web = Workload::podless("needs")
-        .lists("app")
+        .lists("plain")
         .requires_secret("creds");
     let before = scene.create(&web).await?;
     scene.delete("secret/creds").await?;
-    scene.apply(&[config_map("app", "2")]).await?;
+    scene.apply(&[config_map("plain", "2")]).await?;
     let note = scene.event(&web, "MissingConfig").await?;
     ensure!(note.contains("Secret creds"), "{note}");
     scene.rolls_not(&web, &before).await?;
@@ -502,10 +504,10 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
             .lists("app")
             .lists_secrets("other")
             .requires("app")
-            .annotated(SETTLE_PERIOD, "3s");
+            .annotated(SETTLE_PERIOD, "4s");
         // Longer than five settle periods of the other one.
         let clock = Workload::podless("clock").lists("clock");
-        let clock = clock.annotated(SETTLE_PERIOD, "16s");
+        let clock = clock.annotated(SETTLE_PERIOD, "21s");
         let before = scene.create(&web).await?;
         let began = scene.create(&clock).await?.key;
         scene.quiet().await?;
@@ -554,8 +556,8 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
 async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_more(
     scene: &Scene,
 ) -> Result<()> {
-    scene.apply(&[config_map("app", "0")]).await?;
-    let opting_out = every_kind("opting-out", |workload| workload.lists("app"));
+    scene.apply(&[config_map("ignored", "0")]).await?;
+    let opting_out = every_kind("opting-out", |workload| workload.lists("ignored"));
     let before = created(scene, &opting_out).await?;
     for (workload, before) in opting_out.iter().zip(&before) {
         assert!(before.key.is_some());
@@ -563,13 +565,13 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
         scene.annotate(&workload.reference(), &opt_out).await?;
     }
 
-    scene.apply(&[config_map("app", "1")]).await?;
+    scene.apply(&[config_map("ignored", "1")]).await?;
     let never = Workload::podless("never")
-        .lists("app")
+        .lists("ignored")
         .labelled(IGNORED, "true");
-    let sometimes = Workload::podless("sometimes").lists("app");
+    let sometimes = Workload::podless("sometimes").lists("ignored");
     let falsely = Workload::podless("falsely")
-        .lists("app")
+        .lists("ignored")
         .labelled(IGNORED, "false");
     let never_before = scene.create(&never).await?;
     assert_eq!(never_before.key, None);
@@ -578,7 +580,7 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
 
     let label = format!("{IGNORED}=true");
     scene.label(&sometimes.reference(), &label).await?;
-    scene.apply(&[config_map("app", "2")]).await?;
+    scene.apply(&[config_map("ignored", "2")]).await?;
     scene.rolls_once(&falsely, &falsely_before).await?;
     scene.rolls_not(&sometimes, &sometimes_before).await?;
     scene.rolls_not(&never, &never_before).await?;
@@ -593,16 +595,16 @@ async fn what_opts_out_or_is_ignored_is_left_alone_until_it_is_not_ignored_any_m
 async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_touched(
     scene: &Scene,
 ) -> Result<()> {
-    scene.apply(&[config_map("app", "1")]).await?;
+    scene.apply(&[config_map("metadata", "1")]).await?;
     let workloads = every_kind("metadata", |workload| {
-        workload.lists("app").annotated(CONFIG_HASH, "message")
+        workload.lists("metadata").annotated(CONFIG_HASH, "message")
     });
     let mut before = created(scene, &workloads).await?;
     for (workload, before) in workloads.iter().zip(&before) {
         let expected = scene.expected_key(workload).await?;
         assert_eq!(before.key, Some(expected), "set on create");
     }
-    scene.apply(&[config_map("app", "2")]).await?;
+    scene.apply(&[config_map("metadata", "2")]).await?;
     before = scene.each_rolls_once(&workloads, &before).await?;
     for workload in &workloads {
         let object = scene.object(&workload.reference()).await?;
@@ -621,22 +623,22 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
 async fn an_event_names_the_object_that_changed(scene: &Scene) -> Result<()> {
     scene
         .apply(&[
-            config_map("app", "1"),
+            config_map("told", "1"),
             config_map("other", "1"),
-            secret("app", "1"),
+            secret("told", "1"),
         ])
         .await?;
     let workloads = every_kind("told", |workload| {
-        workload.lists("app,other").lists_secrets("app")
+        workload.lists("told,other").lists_secrets("told")
     });
     let before = created(scene, &workloads).await?;
     // Objects that the operator sees for the first time are not reported as changed.
     scene.quiet().await?;
-    scene.apply(&[secret("app", "2")]).await?;
+    scene.apply(&[secret("told", "2")]).await?;
     scene.each_rolls_once(&workloads, &before).await?;
     for workload in &workloads {
         let note = scene.event(workload, "ConfigChanged").await?;
-        assert_eq!(note, "restarting pods: Secret app changed");
+        assert_eq!(note, "restarting pods: Secret told changed");
     }
     Ok(())
 }
