@@ -1,5 +1,7 @@
 //! The apiserver restarts, dies, freezes, has a twin that lags behind, or is overloaded: nothing is lost.
 
+mod etcd;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -16,7 +18,7 @@ use pod_reloader_e2e::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::etcd_faults::whatever_happens_to_etcd;
+use self::etcd::whatever_happens_to_etcd;
 use crate::faults::{
     change, everywhere, own_control_plane, patches, replicated, under_edits, workloads,
 };

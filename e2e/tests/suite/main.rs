@@ -18,7 +18,6 @@ mod custom;
 mod dialects;
 mod discovery;
 mod docs;
-mod etcd_faults;
 mod events;
 mod examples;
 mod faults;

@@ -1,4 +1,4 @@
-//! etcd dies, freezes, forgets and goes back in time: nothing is lost. A test of the apiserver breaks it last.
+//! etcd dies, freezes, forgets and goes back in time: nothing is lost.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::faults::{change, everywhere, lists, patches, under_edits};
 
 /// Breaks etcd in each way. The apiserver is not of use afterwards: it goes on with data that etcd has lost.
-pub(crate) async fn whatever_happens_to_etcd<'a>(
+pub(super) async fn whatever_happens_to_etcd<'a>(
     scene: &'a Scene,
     mut oracles: Oracles<'a>,
 ) -> Result<()> {
