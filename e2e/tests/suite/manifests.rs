@@ -304,7 +304,9 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
     let moved = format!("--kustomize={}", moved.path().display());
     kubectl.run(&["apply", "--dry-run=server", &moved]).await?;
     operator.stop().await;
-    kubectl.run(&["delete", &folder]).await.map(drop)
+    // The namespace may take the others along first.
+    let delete = ["delete", &folder, "--ignore-not-found"];
+    kubectl.run(&delete).await.map(drop)
 }
 
 /// Starts the operator of the manifests, with its webhook on `port`, and waits until it is ready.
