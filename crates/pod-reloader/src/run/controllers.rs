@@ -75,14 +75,16 @@ impl Parts {
         }
         let writes = self.args.reconcile == Reconcile::Restart;
         let called = name.as_str();
+        // Not for one that is left out: its errors would be among the metrics.
+        let kit = || self.kit(called, events.clone());
         Some(match name {
             ControllerName::Restart => Controller::new(called, self.restarts(events, reconciling)),
             ControllerName::Keep if !self.keeps() => return None,
-            ControllerName::Keep => Controller::new(called, self.keeping(events)),
+            ControllerName::Keep => Controller::new(called, self.keeping(kit())),
             ControllerName::Sync if !writes => return idle("copying to namespaces"),
-            ControllerName::Sync => Controller::new(called, self.syncs(events)),
+            ControllerName::Sync => Controller::new(called, self.syncs(kit())),
             ControllerName::Bind if !writes => return idle("binding fields"),
-            ControllerName::Bind => Controller::new(called, self.bindings(events)),
+            ControllerName::Bind => Controller::new(called, self.bindings(kit())),
         })
     }
 
@@ -118,29 +120,27 @@ impl Parts {
         }
     }
 
-    fn kit(&self, controller: ControllerName, events: Events) -> Kit {
+    fn kit(&self, controller: &'static str, events: Events) -> Kit {
         Kit {
             clients: self.clients.clone(),
             budget: self.budget.clone(),
             watches: self.metrics.watches.clone(),
             events,
-            errors: self.metrics.errors.of(controller.as_str()),
+            errors: self.metrics.errors.of(controller),
             resync_period: self.args.resync_period,
         }
     }
 
-    fn syncs(&self, events: Events) -> Syncs {
+    fn syncs(&self, kit: Kit) -> Syncs {
         let own = Own {
             namespace: self.namespace.clone(),
             keys: self.keys.clone(),
         };
-        let kit = self.kit(ControllerName::Sync, events);
         self.metrics.register(|ours| Syncs::new(kit, ours, own))
     }
 
-    fn bindings(&self, events: Events) -> Bindings {
+    fn bindings(&self, kit: Kit) -> Bindings {
         let kinds = &self.args.field_bindings_kinds.0;
-        let kit = self.kit(ControllerName::Bind, events);
         let scope = self.scope.clone();
         self.metrics
             .register(|ours| Bindings::new(kit, ours, scope, kinds))
@@ -151,9 +151,9 @@ impl Parts {
         self.args.protect && self.args.reconcile == Reconcile::Restart
     }
 
-    fn keeping(&self, events: Events) -> Keeping {
+    fn keeping(&self, kit: Kit) -> Keeping {
         Keeping {
-            kit: self.kit(ControllerName::Keep, events),
+            kit,
             keys: self.keys.clone(),
             scope: self.scope.clone(),
             period: self.args.copy_grace_period,
