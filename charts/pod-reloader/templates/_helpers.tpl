@@ -252,6 +252,37 @@ templates are rendered before the one that refuses a boolean, and must not fail 
 {{- end -}}
 {{- end -}}
 
+{{- /* The beginning of an admission policy or a binding, of this kind and name. */ -}}
+{{- define "pod-reloader.policyHead" -}}
+{{- $root := index . 0 -}}
+{{- $kind := index . 1 -}}
+apiVersion: {{ if hasPrefix "Mutating" $kind }}{{ include "pod-reloader.policyApiVersion" $root }}{{ else }}admissionregistration.k8s.io/v1{{ end }}
+kind: {{ $kind }}
+metadata:
+  name: {{ index . 2 }}
+  labels:
+    {{- include "pod-reloader.labels" $root | nindent 4 }}
+{{- end -}}
+
+{{- /* The binding of an admission policy of this kind and name, to all that the policy matches. */ -}}
+{{- define "pod-reloader.policyBinding" -}}
+{{- $kind := index . 1 -}}
+{{- $name := index . 2 -}}
+{{ include "pod-reloader.policyHead" (list (first .) (printf "%sBinding" $kind) $name) }}
+spec:
+  policyName: {{ $name }}
+  {{- if hasPrefix "Validating" $kind }}
+  validationActions: [Deny]
+  {{- end }}
+{{- end -}}
+
+{{- /* In CEL, after a list of parts: whether no other field of them changes. A part is a list: as it is, as it was, and the
+fields that can change. */ -}}
+{{- define "pod-reloader.nothingElseChanges" -}}
+.all(part, part[0].all(field, field in part[2] || (field in part[1] && part[0][field] == part[1][field])) &&
+part[1].all(field, field in part[2] || field in part[0]))
+{{- end -}}
+
 {{- /* How pods are pinned: "policy" where the cluster serves all that it takes, "webhook", or empty. */ -}}
 {{- define "pod-reloader.pinsBy" -}}
 {{- if .Values.pin.enabled -}}
