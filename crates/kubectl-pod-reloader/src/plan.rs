@@ -25,7 +25,7 @@ use crate::args::Sources;
 use crate::cluster::Cluster;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, count};
-use crate::ready;
+use crate::ready::{self, Own};
 use crate::steps::{self, Steps};
 use crate::syncs::Sync;
 use crate::workloads::{self, Namespaces, Seen};
@@ -252,7 +252,8 @@ async fn case<'a>(
 async fn copied(cluster: &Cluster, operators: &Operators, edits: &Edits) -> Vec<String> {
     let changed = edits.config.iter().filter(|(_, it)| it.change().is_some());
     let changed: Vec<_> = changed.map(|(reference, _)| reference).collect();
-    if changed.is_empty() || operators.any(|it| it.args.sync) == Some(false) {
+    let are_served = operators.any(|it| it.args.switches_on(Sync::CONTROLLER));
+    if changed.is_empty() || are_served == Some(false) {
         return Vec::new();
     }
     // Most users may not list them, and most clusters have none.

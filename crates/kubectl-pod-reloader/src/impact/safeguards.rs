@@ -10,7 +10,7 @@ use crate::objects::Tags;
 use crate::operators::Operators;
 use crate::print::Text;
 use crate::protection::{meaning, protection};
-use crate::ready;
+use crate::ready::{self, Own};
 use crate::syncs::Sync;
 
 /// The protection of an object, and its part in copying.
@@ -54,7 +54,7 @@ impl Safeguards {
             _ => None,
         };
         unseen.extend(users.iter().flat_map(|it| it.unseen.iter().cloned()));
-        let syncs = match operators.any(|it| it.args.sync) {
+        let syncs = match operators.any(|it| it.args.switches_on(Sync::CONTROLLER)) {
             Some(false) => Ok(Vec::new()),
             Some(true) | None => ready::list::<Sync>(cluster, None).await,
         };
