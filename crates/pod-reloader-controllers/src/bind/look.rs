@@ -205,7 +205,8 @@ impl Look<'_> {
         self.binder.metrics.wrote(Written::Applied);
         let fields = steps.iter().filter(|it| **it == Ok(Step::Write));
         let (fields, target) = (fields.count(), &binding.target);
-        info!(binding = %binding.id, kind = &*target.kind, name = %target.name, fields, "wrote fields");
+        let namespace = &binding.id.namespace;
+        info!(binding = %binding.id, kind = &*target.kind, %namespace, name = %target.name, fields, "wrote fields");
         self.memory.failures = 0;
         self.memory.target = metadata.as_ref().map(BoundMetadata::spec_version);
         self.note_applied(&steps, Result::is_ok);
@@ -308,11 +309,12 @@ impl Look<'_> {
         let reason = reason(error);
         // The words of the apiserver may quote a value.
         let (word, cause) = (reason.as_str(), error.reason());
-        let binding = &self.task.binding.id;
+        let BindingId { namespace, name } = &self.task.binding.id;
+        let kind = "FieldBinding";
         // That the kind is silent is said once, not for each of its FieldBindings.
         match self.turn.is_silent() {
-            true => debug!(%binding, what, reason = word, cause, ?pause, "{AGAIN}"),
-            false => warn!(%binding, what, reason = word, cause, ?pause, "{AGAIN}"),
+            true => debug!(%kind, %namespace, %name, what, reason = word, cause, ?pause, "{AGAIN}"),
+            false => warn!(%kind, %namespace, %name, what, reason = word, cause, ?pause, "{AGAIN}"),
         }
         if error.is_refusal() || self.memory.failures > FEW {
             self.memory.outcomes = vec![Err(reason); self.task.binding.fields.len()];
