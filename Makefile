@@ -88,7 +88,8 @@ signing = KEY='$(KEY)' KEYLESS='$(KEYLESS)' BUILDER='$(BUILDER)'
 # A build that is no release goes where somebody has said: never to the repository of releases because nobody did.
 named_image = $(if $(filter command,$(origin IMAGE)),$(IMAGE))
 
-# End-to-end tests spend half of their time waiting. With more at once, the machine is busy throughout.
+# End-to-end tests spend more than half of their time waiting. With six at once, two cores are busy throughout, and with
+# eight they take as long.
 threads := 6
 # The folder in which scripts/test-runner notes how long each test takes, and which are unsteady.
 export TEST_RECORDS := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-records
