@@ -173,7 +173,7 @@ async fn still_fails(
 pub(crate) async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
     let needed = seen.workload.requirements.iter();
     let needed = needed.chain(&seen.workload.untracked_requirements);
-    let needed = needed.map(|it| it.reference.clone()).collect();
+    let needed = needed.map(|it| (*it.reference).clone()).collect();
     let found = objects::read(cluster, &needed, Aspects::default()).await;
     let missing = objects::missing(seen, &found);
     let start = "its pods could not start";

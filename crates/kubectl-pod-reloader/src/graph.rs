@@ -85,7 +85,7 @@ fn graph(managed: &[Managed], there: &There) -> Graph {
                 Some(Extent::All) | None => None,
             };
             let mut requirements = workload.requirements.iter();
-            let is_required = requirements.any(|it| it.reference == reference);
+            let is_required = requirements.any(|it| *it.reference == reference);
             objects.insert(reference.clone());
             edges.push((reference, at, keys, is_required));
         }

@@ -119,7 +119,7 @@ impl Seen<'_> {
         let needs = pod_specs.iter();
         needs
             .flat_map(|it| it.requirements(namespace, |_| true))
-            .map(|requirement| (requirement.reference, requirement.key))
+            .map(|requirement| ((*requirement.reference).clone(), requirement.key))
             .collect()
     }
 

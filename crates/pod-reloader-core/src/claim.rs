@@ -15,7 +15,7 @@ use crate::reference::{ConfigKind, Reference};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
     /// The object.
-    pub reference: Reference,
+    pub reference: Arc<Reference>,
     /// The dialect of the annotation.
     pub dialect: Dialect,
     /// The marks that the object must carry to be tracked.
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn an_object_that_is_absent_is_tracked_unless_only_its_replacement_needs_a_restart() {
         let claim = |needs| Claim {
-            reference: Reference {
+            reference: Arc::new(Reference {
                 kind: ConfigKind::ConfigMap,
                 namespace: Name::parse("ns").unwrap(),
                 name: Name::parse("app").unwrap(),
-            },
+            }),
             dialect: Dialect::PodReloader,
             needs,
             extent: Extent::All,

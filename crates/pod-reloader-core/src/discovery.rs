@@ -7,6 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use self::mounted::{Mounting, mounted};
 pub use self::pod_spec::PodSpec;
@@ -25,7 +26,7 @@ const MAX_MOUNTED: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
     /// The object.
-    pub reference: Reference,
+    pub reference: Arc<Reference>,
     /// The key of the object, if the pod spec names one.
     pub key: Option<Box<str>>,
     /// True if the key becomes a variable. The kubelet takes variables from `data`, and files from `binaryData`, too.
@@ -335,6 +336,7 @@ fn needed<'a>(
     let Some(reference) = reference(namespace, kind, source).filter(|_| !is_optional) else {
         return Vec::new();
     };
+    let reference = Arc::new(reference);
     let requirement = |key: Option<&str>| Requirement {
         reference: reference.clone(),
         key: key.map(Into::into),

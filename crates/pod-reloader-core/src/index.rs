@@ -29,7 +29,7 @@ pub struct Index {
     share: usize,
     workloads: HashMap<Arc<WorkloadId>, Arc<Workload>>,
     /// The workloads that name an object.
-    consumers: HashMap<Reference, Consumers>,
+    consumers: HashMap<Arc<Reference>, Consumers>,
     /// The workloads that have regular expressions for names of a kind, by namespace.
     with_patterns: HashMap<(ConfigKind, Name), BTreeSet<Arc<WorkloadId>>>,
     /// The workloads that track a SecretProviderClass, by namespace and class.
@@ -108,7 +108,7 @@ impl Index {
         if before.as_ref().is_some_and(|before| **before == workload) {
             return Applied::Unchanged;
         }
-        self.share_names(&mut workload);
+        self.share_references(&mut workload);
         let weight = workload.weight();
         let freed = before.as_ref().map_or(0, |before| before.weight());
         if (self.weight(&workload.id.namespace) - freed).saturating_add(weight) > self.share {
@@ -149,6 +149,12 @@ impl Index {
     pub fn shared_id(&self, id: &WorkloadId) -> Option<Arc<WorkloadId>> {
         let (id, _) = self.workloads.get_key_value(id)?;
         Some(id.clone())
+    }
+
+    /// Returns the reference to an object that a workload names, for another table to share.
+    pub fn shared_reference(&self, reference: &Reference) -> Option<Arc<Reference>> {
+        let (reference, _) = self.consumers.get_key_value(reference)?;
+        Some(reference.clone())
     }
 
     /// Returns all managed workloads.
@@ -228,19 +234,21 @@ impl Index {
         self.namespaces.get(namespace).map_or(0, |it| it.weight)
     }
 
-    /// Makes a workload use the names that the index has anyway: those of its namespace, and of objects that others
-    /// name.
-    fn share_names(&self, workload: &mut Workload) {
+    /// Makes a workload use what the index has anyway: the name of its namespace, and the references to objects that
+    /// others name.
+    fn share_references(&self, workload: &mut Workload) {
         if let Some((namespace, _)) = self.namespaces.get_key_value(&workload.id.namespace) {
             workload.id.namespace = namespace.clone();
         }
-        let namespace = &workload.id.namespace;
-        workload.references.share_names(|reference| {
-            if let Some((known, _)) = self.consumers.get_key_value(reference) {
-                *reference = known.clone();
-            } else if reference.namespace == *namespace {
-                reference.namespace = namespace.clone();
-            }
+        let namespace = workload.id.namespace.clone();
+        workload.share_references(|reference| {
+            let known = self.shared_reference(reference);
+            known.unwrap_or_else(|| {
+                Arc::new(Reference {
+                    namespace: namespace.clone(),
+                    ..reference.clone()
+                })
+            })
         });
     }
 
@@ -256,7 +264,7 @@ impl Index {
 
     fn insert(&mut self, workload: Arc<Workload>, weight: usize) {
         let id = Arc::new(workload.id.clone());
-        for reference in workload.references.named() {
+        for reference in workload.references.shared() {
             let consumers = self.consumers.entry(reference.clone());
             let consumers = consumers.or_insert_with(|| Consumers::One(id.clone()));
             consumers.insert(&id);

@@ -3,6 +3,7 @@
 mod otherwise;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use self::otherwise::{Candidate, Otherwise};
 use crate::claim::{Claim, Pattern};
@@ -160,16 +161,25 @@ impl References {
 
     /// Returns the objects that are tracked by name, sorted.
     pub fn named(&self) -> impl Iterator<Item = &Reference> + Clone {
+        self.shared().map(|reference| &**reference)
+    }
+
+    /// Returns the same objects, for a table to share.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Reference>> + Clone {
         let of_one = self
             .claims
             .chunk_by(|one, next| one.reference == next.reference);
         of_one.map(|claims| &claims[0].reference)
     }
 
-    /// Replaces each reference by an equal one, whose names are shared.
-    pub(crate) fn share_names(&mut self, share: impl Fn(&mut Reference)) {
-        for claim in &mut self.claims {
-            share(&mut claim.reference);
+    /// Replaces each reference by the equal one that `shared` returns, which is asked once for each object.
+    pub(crate) fn share(&mut self, shared: impl Fn(&Reference) -> Arc<Reference>) {
+        let of_one = |one: &Claim, next: &Claim| one.reference == next.reference;
+        for claims in self.claims.chunk_by_mut(of_one) {
+            let reference = shared(&claims[0].reference);
+            for claim in claims {
+                claim.reference = reference.clone();
+            }
         }
     }
 
@@ -322,9 +332,9 @@ impl References {
     pub(crate) fn claims_on(&self, reference: &Reference) -> &[Claim] {
         let start = self
             .claims
-            .partition_point(|claim| claim.reference < *reference);
+            .partition_point(|claim| *claim.reference < *reference);
         let rest = &self.claims[start..];
-        let length = rest.partition_point(|claim| claim.reference == *reference);
+        let length = rest.partition_point(|claim| *claim.reference == *reference);
         &rest[..length]
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::advice::Advice;
 use crate::claim::Claim;
-use crate::discovery::Requirement;
+use crate::discovery::{Requirement, Unmet};
 use crate::extent::Extent;
 use crate::gate::Gates;
 use crate::http_reload::HttpReload;
@@ -61,11 +61,11 @@ impl Workload {
             + single.into_iter().flatten().map(text).sum::<usize>()
             + ours.map(of_ours).sum::<usize>()
             + of_references(references)
-            + listed_only.iter().map(of_listed).sum::<usize>()
+            + size_of_val(&**listed_only)
             + requirements.iter().map(of_requirement).sum::<usize>()
             + untracked_requirements
                 .iter()
-                .map(of_requirement)
+                .map(|it| REFERENCE + of_requirement(it))
                 .sum::<usize>()
             + of_values(&markers.annotations)
             + of_values(&markers.labels)
@@ -122,19 +122,15 @@ fn of_references(references: &References) -> usize {
     objects + claims.sum::<usize>() + patterns.sum::<usize>() + rejected
 }
 
-fn of_listed(reference: &Reference) -> usize {
-    size_of_val(reference) + text(reference.name.as_str())
-}
-
 fn of_requirement(requirement: &Requirement) -> usize {
     let Requirement {
         reference,
         key,
         is_variable: _,
     } = requirement;
-    // Missing requirements are stored a second time, to remember what was reported.
+    // Missing requirements are stored twice more, to remember what was found and reported.
     let key = key.as_deref().map_or(0, text);
-    3 * size_of::<Requirement>() + text(reference.name.as_str()) + 2 * key
+    size_of::<Requirement>() + 2 * size_of::<Unmet>() + text(reference.name.as_str()) + 2 * key
 }
 
 fn of_values(values: &Values) -> usize {
@@ -153,8 +149,10 @@ fn text(text: &str) -> usize {
 
 /// A workload in the tables of the loop, apart from its own data: index, queue, progress and brakes.
 const WORKLOAD: usize = 1 << 10;
-/// A named object in the tables of the loop: index and digests, each with room to grow.
+/// A named object in the tables of the loop: the reference, index and digests, each with room to grow.
 const OBJECT: usize = 640;
+/// A reference on its own, apart from its names: with reference counts and allocator overhead.
+const REFERENCE: usize = size_of::<Reference>() + 24;
 /// A regular expression, apart from its text and tables, with its place in the index.
 const PATTERN: usize = 1 << 10;
 /// A config hash or a baseline.

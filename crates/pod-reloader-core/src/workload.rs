@@ -74,7 +74,7 @@ pub struct Workload {
     /// The objects that the workload tracks.
     pub references: References,
     /// The objects that are tracked by name and that no pod uses, so a list names them, sorted.
-    pub listed_only: Box<[Reference]>,
+    pub listed_only: Box<[Arc<Reference>]>,
     /// The objects and keys that the pods need in order to start, among the objects that may be tracked, sorted.
     pub requirements: Box<[Requirement]>,
     /// The objects and keys that the pods need in order to start, among all other objects that may be read, sorted.
@@ -112,6 +112,28 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Replaces each reference by the equal one that `shared` returns, so that all of the same object share it.
+    pub(crate) fn share_references(&mut self, shared: impl Fn(&Reference) -> Arc<Reference>) {
+        self.references.share(&shared);
+        let references = &self.references;
+        let own = |reference: &Reference| match references.claims_on(reference) {
+            [claim, ..] => claim.reference.clone(),
+            [] => shared(reference),
+        };
+        for reference in &mut self.listed_only {
+            *reference = own(reference);
+        }
+        for requirements in [&mut self.requirements, &mut self.untracked_requirements] {
+            let of_one = |one: &Requirement, next: &Requirement| one.reference == next.reference;
+            for requirements in requirements.chunk_by_mut(of_one) {
+                let reference = own(&requirements[0].reference);
+                for requirement in requirements {
+                    requirement.reference = reference.clone();
+                }
+            }
+        }
+    }
+
     /// Returns true if the workload opts in and no label opts it out.
     pub fn is_opted_in(&self) -> bool {
         let says_true = |label: &str| self.markers.labels.get(label) == Some("true");
@@ -204,7 +226,7 @@ impl Workload {
     pub fn data_keys<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a str> {
         let requirements = self.requirements.iter();
         let requirements = requirements.chain(&self.untracked_requirements);
-        let required = requirements.filter(move |it| it.reference == *reference);
+        let required = requirements.filter(move |it| *it.reference == *reference);
         let required = required.filter_map(|it| it.key.as_deref());
         self.references.data_keys(reference).chain(required)
     }
@@ -228,7 +250,7 @@ impl Workload {
         there: Option<impl Iterator<Item = &'a Reference> + Clone>,
     ) -> Vec<Advice> {
         let is_absent = |it: &&Reference| objects.get(*it) == Some(&Presence::Absent);
-        let absent = self.listed_only.iter().filter(is_absent);
+        let absent = self.listed_only().filter(is_absent);
         let absent = absent.cloned().map(Advice::Absent);
         let patterns = self.references.patterns().iter();
         let without_match = patterns.filter(|pattern| {
@@ -243,9 +265,14 @@ impl Workload {
         absent.chain(without_match).chain(none_marked).collect()
     }
 
+    /// Returns the objects that are tracked by name and that no pod uses, sorted.
+    pub fn listed_only(&self) -> impl Iterator<Item = &Reference> {
+        self.listed_only.iter().map(|reference| &**reference)
+    }
+
     /// Returns the objects among which the workload searches for those with a mark: its pods use them.
     pub fn searched(&self) -> impl Iterator<Item = &Reference> {
-        self.searches().map(|claim| &claim.reference)
+        self.searches().map(|claim| &*claim.reference)
     }
 
     fn searches(&self) -> impl Iterator<Item = &Claim> {
@@ -257,7 +284,7 @@ impl Workload {
     fn finds_none_marked(&self, objects: &Objects) -> bool {
         let mut found = self
             .searches()
-            .map(|claim| match objects.get(&claim.reference) {
+            .map(|claim| match objects.get(&*claim.reference) {
                 Some(object @ Presence::Present(_)) => claim.tracks(object),
                 Some(Presence::Absent) => false,
                 // It may have the mark.
@@ -273,7 +300,7 @@ impl Workload {
     pub fn untracked_needs(&self) -> impl Iterator<Item = &Reference> {
         let requirements = &self.untracked_requirements;
         let of_one = requirements.chunk_by(|one, next| one.reference == next.reference);
-        of_one.map(|requirements| &requirements[0].reference)
+        of_one.map(|requirements| &*requirements[0].reference)
     }
 
     /// Returns the objects and keys that the pods need in order to start and that are missing: each once, sorted.
@@ -291,7 +318,7 @@ impl Workload {
     /// Does the same for objects that may be tracked.
     pub(crate) fn missing_tracked(&self, objects: &Objects) -> BTreeSet<Unmet> {
         let tracked = self.requirements.iter();
-        let missing = tracked.filter_map(|it| match objects.get(&it.reference) {
+        let missing = tracked.filter_map(|it| match objects.get(&*it.reference) {
             Some(object) => unmet(it, object),
             // Objects matched by a pattern are read only if they exist, so an unread match is missing.
             None => {
@@ -306,7 +333,7 @@ impl Workload {
     /// Does the same for objects that are not tracked.
     pub fn missing_untracked(&self, objects: &Objects) -> BTreeSet<Unmet> {
         let untracked = self.untracked_requirements.iter();
-        let missing = untracked.filter_map(|it| unmet(it, objects.get(&it.reference)?));
+        let missing = untracked.filter_map(|it| unmet(it, objects.get(&*it.reference)?));
         missing.collect()
     }
 }
@@ -327,7 +354,7 @@ fn unmet(requirement: &Requirement, object: &Presence) -> Option<Unmet> {
 
 fn absent(requirement: &Requirement) -> Unmet {
     Unmet {
-        reference: requirement.reference.clone(),
+        reference: (*requirement.reference).clone(),
         key: None,
         is_binary: false,
     }

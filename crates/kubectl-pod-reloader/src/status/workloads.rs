@@ -186,7 +186,7 @@ impl Unanswered {
 pub(super) async fn unanswered(cluster: &Cluster, managed: &[&Managed<'_>]) -> Vec<Check> {
     let established = managed.iter().filter(|managed| managed.is_established);
     let established: Vec<_> = established.map(|managed| &managed.seen.workload).collect();
-    let listed = established.iter().flat_map(|it| it.listed_only.iter());
+    let listed = established.iter().flat_map(|it| it.listed_only());
     let searched = established.iter().flat_map(|it| it.searched());
     let looked_for: BTreeSet<_> = listed.chain(searched).take(LOOKED_FOR).cloned().collect();
     let found = objects::read(cluster, &looked_for, Aspects::default()).await;

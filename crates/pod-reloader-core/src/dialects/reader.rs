@@ -304,11 +304,11 @@ impl<'a> Reader<'a> {
         extent: Extent,
     ) {
         self.claims.push(Claim {
-            reference: Reference {
+            reference: Arc::new(Reference {
                 kind,
                 namespace: self.subject.namespace.clone(),
                 name,
-            },
+            }),
             dialect,
             needs,
             extent,

@@ -126,6 +126,35 @@ fn a_match_of_a_regular_expression_is_tracked_after_its_name_is_unlisted() {
 }
 
 #[test]
+fn all_that_name_an_object_share_the_reference_to_it() {
+    let mut index = Index::default();
+    let of = |name| deployment(name).lists("app,listed").requires("app", None);
+    let workloads = ["web", "api"].map(|name| of(name).requires("other", None).build());
+    let ids = workloads.each_ref().map(|workload| workload.id.clone());
+    for workload in workloads {
+        index.apply(workload);
+    }
+    let [web, api] = ids.map(|id| index.workload(&id).unwrap());
+    for workload in [&web, &api] {
+        let required = workload.requirements.iter().map(|it| &it.reference);
+        let named = workload.references.shared();
+        let all: Vec<_> = named.chain(&workload.listed_only).chain(required).collect();
+        assert_eq!(all.len(), 4, "app and listed, listed alone, and app");
+        for reference in all {
+            let known = index.shared_reference(reference).unwrap();
+            assert!(Arc::ptr_eq(reference, &known), "{reference}");
+        }
+    }
+    let namespace = |workload: &Workload| {
+        let [other] = &*workload.untracked_requirements else {
+            panic!("the pods need one object that is not listed")
+        };
+        other.reference.namespace.as_str().as_ptr()
+    };
+    assert_eq!(namespace(&web), namespace(&api));
+}
+
+#[test]
 fn a_namespace_that_is_full_takes_in_no_more_and_goes_on_with_what_it_has() {
     let mut index = Index::new(2 * weight_of("a"));
     assert!(is_managed(&index.apply(deployment("c").lists("a").build())));

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -309,13 +310,13 @@ fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
 }
 
 /// Returns the objects that are tracked by name and that no pod names, sorted.
-fn listed_only(pod_specs: &[&PodSpec], references: &References) -> Box<[Reference]> {
+fn listed_only(pod_specs: &[&PodSpec], references: &References) -> Box<[Arc<Reference>]> {
     if references.named().next().is_none() {
         return Box::default();
     }
     let used: BTreeSet<_> = pod_specs.iter().flat_map(|it| it.named()).collect();
-    let is_used = |it: &&Reference| used.contains(&(it.kind, it.name.as_str()));
-    let named = references.named();
+    let is_used = |it: &&Arc<Reference>| used.contains(&(it.kind, it.name.as_str()));
+    let named = references.shared();
     named.filter(|it| !is_used(it)).cloned().collect()
 }
 

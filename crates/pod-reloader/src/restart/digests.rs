@@ -36,7 +36,8 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct Digests {
     source: Source,
     workloads: Arc<Workloads>,
-    entries: Mutex<HashMap<Reference, Arc<Entry>>>,
+    /// What was read. The keys are those of the index, unless only a regular expression matches.
+    entries: Mutex<HashMap<Arc<Reference>, Arc<Entry>>>,
     /// The objects of a kind in a namespace, for workloads that have regular expressions.
     listings: Mutex<HashMap<(ConfigKind, Name), Arc<Listing>>>,
 }
@@ -294,7 +295,7 @@ impl Digests {
         entries
             .iter()
             .filter(|(_, entry)| is_present(entry))
-            .map(|(reference, _)| reference.clone())
+            .map(|(reference, _)| (**reference).clone())
             .collect()
     }
 
@@ -345,10 +346,12 @@ impl Digests {
     }
 
     fn entry(&self, reference: &Reference) -> Arc<Entry> {
-        self.entries
-            .lock()
-            .entry(reference.clone())
-            .or_default()
-            .clone()
+        let mut entries = self.entries.lock();
+        if let Some(entry) = entries.get(reference) {
+            return entry.clone();
+        }
+        let shared = self.workloads.shared_reference(reference);
+        let shared = shared.unwrap_or_else(|| Arc::new(reference.clone()));
+        entries.entry(shared).or_default().clone()
     }
 }

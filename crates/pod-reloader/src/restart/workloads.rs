@@ -136,6 +136,11 @@ impl Workloads {
         self.0.lock().index.data_keys(reference)
     }
 
+    /// Returns the reference to an object that a workload names, for another table to share.
+    pub(crate) fn shared_reference(&self, reference: &Reference) -> Option<Arc<Reference>> {
+        self.0.lock().index.shared_reference(reference)
+    }
+
     /// Returns true if any workload may track the object.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
         self.0.lock().index.is_referenced(reference)
