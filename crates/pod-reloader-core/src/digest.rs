@@ -74,10 +74,9 @@ pub struct ConfigObject {
     has_all_entries: bool,
     /// The marks in the metadata that decide whether the object is tracked. Not part of the digest.
     pub marks: Marks,
-    /// The UID. Not part of the digest.
-    pub uid: Box<str>,
-    /// The resourceVersion. Not part of the digest.
-    pub resource_version: Box<str>,
+    /// The UID, and the resourceVersion behind it: two texts would take 32 bytes more. Not part of the digest.
+    version: Box<str>,
+    uid_end: u32,
     /// The creation time, if known. Not part of the digest.
     pub created: Option<Timestamp>,
     /// The releases that the object belongs to. Not part of the digest.
@@ -173,6 +172,16 @@ impl<'a> Contents<'a> {
 }
 
 impl ConfigObject {
+    /// Returns the UID.
+    pub fn uid(&self) -> &str {
+        &self.version[..self.uid_end as usize]
+    }
+
+    /// Returns the resourceVersion.
+    pub fn resource_version(&self) -> &str {
+        &self.version[self.uid_end as usize..]
+    }
+
     /// Returns true if the object is on hold.
     pub fn is_held(&self) -> bool {
         self.marks.contain(Marks::HELD)
@@ -204,17 +213,20 @@ impl ConfigObject {
         };
         let object: Serialized<'_> = serde_json::from_slice(json).map_err(unreadable)?;
         let digests = object.digests(aspects.keys).map_err(unreadable)?;
+        let metadata = &object.metadata;
         Ok(Self {
             digest: digests.all,
             entries: digests.entries,
             has_all_entries: aspects.keys.is_none(),
             marks: object.marks(aspects.selector),
-            releases: object.metadata.releases(aspects.tools),
-            uid: object.metadata.uid.into(),
-            resource_version: object.metadata.resource_version.into(),
-            created: object
-                .metadata
+            releases: metadata.releases(aspects.tools),
+            version: [&*metadata.uid, &*metadata.resource_version]
+                .concat()
+                .into(),
+            uid_end: u32::try_from(metadata.uid.len()).expect("an answer has less than 4 GiB"),
+            created: metadata
                 .creation_timestamp
+                .as_deref()
                 .and_then(|it| it.parse().ok()),
         })
     }

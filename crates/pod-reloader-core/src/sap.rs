@@ -67,7 +67,7 @@ fn lines(workload: &Workload, objects: &Objects) -> String {
                 })
                 .map_or_else(String::new, |presence| match presence {
                     Presence::Present(object) => {
-                        format!("{}.{}", object.uid, object.resource_version)
+                        format!("{}.{}", object.uid(), object.resource_version())
                     }
                     Presence::Absent => String::new(),
                 });

@@ -209,7 +209,7 @@ impl Source {
     ) -> Result<bool, ReadError> {
         Ok(match self.read(copy, DataKeys::new()).await? {
             Presence::Present(object) => {
-                *object.uid == *uid && is_of_earlier_version(&object, source, &copy.name)
+                object.uid() == uid && is_of_earlier_version(&object, source, &copy.name)
             }
             Presence::Absent => false,
         })
@@ -241,7 +241,7 @@ impl Source {
         match self.read(&copy.reference(), DataKeys::new()).await? {
             Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
             Presence::Present(object) if object.marks.contain(Marks::IMMUTABLE) => {
-                Ok(State::HasOtherContent(object.uid))
+                Ok(State::HasOtherContent(object.uid().into()))
             }
             Presence::Present(_) => Err(NotCopied::Taken(copy.name.clone())),
             Presence::Absent => Ok(State::IsMissing),

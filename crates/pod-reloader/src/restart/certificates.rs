@@ -57,7 +57,7 @@ impl LoadedCertificates {
         let mut certificates = Vec::new();
         for (secret, object) in secrets_with_certificates(workload, snapshot).take(MAX_SECRETS) {
             match self.digests.source().certificate_expiry(secret).await {
-                Ok(Some((version, expires))) if *version == *object.resource_version => {
+                Ok(Some((version, expires))) if *version == *object.resource_version() => {
                     certificates.extend(expires.map(|expires| Certificate {
                         secret: secret.clone(),
                         digest: object.digest,

@@ -164,7 +164,7 @@ impl Digests {
                     ..
                 }),
                 Some(version),
-            ) => *object.resource_version == *version,
+            ) => object.resource_version() == version,
             (
                 Some(Read {
                     presence: Presence::Absent,

@@ -99,7 +99,7 @@ impl Releases {
                 };
                 Change {
                     releases: object.map_or(&[], |object| &object.releases),
-                    version: object.and_then(|object| object.resource_version.parse().ok()),
+                    version: object.and_then(|object| object.resource_version().parse().ok()),
                     at: at.into_std(),
                 }
             })
