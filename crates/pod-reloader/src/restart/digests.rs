@@ -21,7 +21,7 @@ use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::entry::{Entry, Listed, Listing, Read};
+use self::entry::{Entry, Known, Listed, Listing, Read, Sight};
 use crate::live::error::ReadError;
 use crate::live::source::Source;
 use crate::restart::workloads::Workloads;
@@ -106,13 +106,14 @@ impl Digests {
         let times = reads.iter().map(|(_, read)| read.changed);
         let times = times.chain(changes.iter().map(|(_, at)| *at));
         let changed = times.max().max(changed).unwrap_or_else(Instant::now);
-        let first_reads = reads.iter().filter(|(_, read)| read.first_sight);
-        let heard_of = first_reads
-            .filter_map(|(reference, read)| Some((reference.clone(), read.heard_of?)))
-            .collect();
-        for (reference, read) in reads.iter().filter(|(_, read)| !read.first_sight) {
-            if !changes.iter().any(|(known, _)| known == reference) {
-                changes.push((reference.clone(), read.changed));
+        let mut heard_of = Vec::new();
+        for (reference, read) in &reads {
+            match read.sight {
+                Sight::First { heard_of: at } => {
+                    heard_of.extend(at.map(|at| (reference.clone(), at)));
+                }
+                Sight::Changed if changes.iter().any(|(known, _)| known == reference) => {}
+                Sight::Changed => changes.push((reference.clone(), read.changed)),
             }
         }
         Ok(Snapshot {
@@ -185,8 +186,8 @@ impl Digests {
     pub(crate) fn hear_of(&self, reference: &Reference, now: Instant) {
         let entry = self.entry(reference);
         let mut state = entry.state.lock();
-        if state.read.is_none() {
-            state.heard_of = Some(now);
+        if let Known::Unread { heard_of } = &mut state.known {
+            *heard_of = Some(now);
         }
     }
 
@@ -227,7 +228,7 @@ impl Digests {
     /// Returns the number of objects for which a read is remembered.
     pub(crate) fn len(&self) -> usize {
         let entries = self.entries.lock();
-        let is_read = |entry: &&Arc<Entry>| entry.state.lock().read.is_some();
+        let is_read = |entry: &&Arc<Entry>| entry.state.lock().read().is_some();
         entries.values().filter(is_read).count()
     }
 
@@ -285,8 +286,8 @@ impl Digests {
         let entries = self.entries.lock();
         let is_present = |entry: &Entry| {
             matches!(
-                entry.state.lock().read,
-                Some(Read {
+                entry.state.lock().known,
+                Known::Read(Read {
                     presence: Presence::Present(_),
                     ..
                 })
@@ -335,7 +336,7 @@ impl Digests {
                 }
             })?;
             let read = state.after(presence, began);
-            state.read = Some(read.clone());
+            state.known = Known::Read(read.clone());
             if attempt == ATTEMPTS {
                 // The object changes as fast as it is read. This is one of its contents, and the next event
                 // of the watch brings the loop back here.

@@ -18,11 +18,9 @@ pub(super) struct Entry {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) read: Option<Read>,
+    pub(super) known: Known,
     /// The time of the last event that reported something new.
     pub(super) forgotten: Option<Instant>,
-    /// The last time when a watch has shown a change of the object before its first read.
-    pub(super) heard_of: Option<Instant>,
     /// True if the last attempt to read the object failed.
     pub(super) is_failing: bool,
     /// True if the object had the same content as before when it was last read because of news.
@@ -53,15 +51,42 @@ pub(super) struct Listed {
     pub(super) changed: HashMap<Reference, Instant>,
 }
 
+/// What is known of the content of an object.
+pub(super) enum Known {
+    /// It has not been read yet.
+    Unread {
+        /// The last time when a watch has shown a change of it.
+        heard_of: Option<Instant>,
+    },
+    /// The last read.
+    Read(Read),
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self::Unread { heard_of: None }
+    }
+}
+
 /// The result of a read.
 #[derive(Clone)]
 pub(super) struct Read {
     pub(super) presence: Presence,
     pub(super) began: Instant,
     pub(super) changed: Instant,
-    pub(super) first_sight: bool,
-    /// The last time when a watch had shown a change of the object before its first read.
-    pub(super) heard_of: Option<Instant>,
+    pub(super) sight: Sight,
+}
+
+/// How the content of an object was seen.
+#[derive(Clone, Copy)]
+pub(super) enum Sight {
+    /// The first read has shown it.
+    First {
+        /// The last time when a watch had shown a change of the object before that read.
+        heard_of: Option<Instant>,
+    },
+    /// It was seen to change.
+    Changed,
 }
 
 impl Listed {
@@ -89,10 +114,18 @@ impl Listed {
 }
 
 impl State {
+    /// Returns the last read.
+    pub(super) fn read(&self) -> Option<&Read> {
+        match &self.known {
+            Known::Unread { .. } => None,
+            Known::Read(read) => Some(read),
+        }
+    }
+
     /// Returns the last read, if it began at `since` or later and no event has reported news since it
     /// began.
     pub(super) fn fresh(&self, since: Option<Instant>) -> Option<&Read> {
-        let read = self.read.as_ref()?;
+        let read = self.read()?;
         let is_late_enough = since.is_none_or(|since| read.began >= since);
         let is_latest = self
             .forgotten
@@ -102,18 +135,18 @@ impl State {
 
     /// Returns the time of the news that the last read is older than, if they may be of other content.
     pub(super) fn news(&self) -> Option<Instant> {
-        let read = self.read.as_ref().filter(|_| !self.is_unchanged_by_news)?;
+        let read = self.read().filter(|_| !self.is_unchanged_by_news)?;
         self.forgotten.filter(|at| *at >= read.began)
     }
 
     /// Returns the read that follows the last one.
     pub(super) fn after(&mut self, presence: Presence, began: Instant) -> Read {
-        if let Some(last) = &self.read
+        if let Some(last) = self.read()
             && self.forgotten.is_some_and(|at| at >= last.began)
         {
             self.is_unchanged_by_news = last.presence.same_content(&presence);
         }
-        Read::after(self.read.as_ref(), presence, began, self.heard_of)
+        Read::after(&self.known, presence, began)
     }
 }
 
@@ -126,27 +159,24 @@ impl Read {
         }
     }
 
-    fn after(
-        last: Option<&Self>,
-        presence: Presence,
-        began: Instant,
-        heard_of: Option<Instant>,
-    ) -> Self {
-        match last {
-            Some(last) if last.presence.same_content(&presence) => Self {
-                presence,
+    fn after(known: &Known, presence: Presence, began: Instant) -> Self {
+        let (changed, sight) = match known {
+            Known::Read(last) if last.presence.same_content(&presence) => {
+                (last.changed, last.sight)
+            }
+            Known::Read(_) => (began, Sight::Changed),
+            Known::Unread { heard_of } => (
                 began,
-                changed: last.changed,
-                first_sight: last.first_sight,
-                heard_of,
-            },
-            last => Self {
-                presence,
-                began,
-                changed: began,
-                first_sight: last.is_none(),
-                heard_of,
-            },
+                Sight::First {
+                    heard_of: *heard_of,
+                },
+            ),
+        };
+        Self {
+            presence,
+            began,
+            changed,
+            sight,
         }
     }
 }
