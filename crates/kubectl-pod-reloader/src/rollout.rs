@@ -135,8 +135,8 @@ pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
 /// Returns the annotation through which the pods are restarted, if it holds a time. Writing an annotation
 /// makes no new generation that a controller could report as observed.
 fn unobserved(workload: &Workload) -> Option<&'static str> {
-    match (workload.id.kind.shape().restart_at?, &workload.restart) {
-        (["metadata", .., field], Restart::At { value: Some(_), .. }) => Some(field),
+    match workload.id.kind.shape().restart_at? {
+        ["metadata", .., field] if workload.restart.value().is_some() => Some(field),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ use crate::name::InvalidName;
 use crate::raw::read_as;
 use crate::staging::{Facts, Status};
 use crate::texts::Texts;
-use crate::workload::{Reading, Restart, Stall, Workload};
+use crate::workload::{Reading, Restart, Stall, TimeField, Workload};
 
 /// A kind of workload, in the API version that the cluster serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl Object for CustomObject {
                 }),
             };
             let value = value.map(Into::into);
-            Restart::At { depth, value }
+            Restart::At(Box::new(TimeField { depth, value }))
         });
         let templates = shape.templates.iter();
         let templates = templates.map(|template| Found::at(spec, template.path));

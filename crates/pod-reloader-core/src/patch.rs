@@ -76,13 +76,13 @@ fn reload_test(workload: &Workload) -> Option<PatchOperation> {
 /// with it. It is tested like [`stamp`]. `time` is in RFC 3339.
 pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     let Patch(mut operations) = set_baseline(workload, baseline);
-    if let (Restart::At { depth, .. }, Some(path)) =
+    if let (Restart::At(field), Some(path)) =
         (&workload.restart, workload.id.kind.shape().restart_at)
     {
         // The baseline has already created the annotations.
         let depth = match path[0] {
             "metadata" => path.len() - 1,
-            _ => *depth,
+            _ => field.depth,
         };
         operations.extend(add_with_parents(path, depth, json!(time)));
     }
@@ -261,10 +261,10 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             tests.push(test_at(&path, slot.depth, slot.state.pins.as_deref()));
         }
     }
-    if let (Restart::At { depth, value }, Some(path)) =
+    if let (Restart::At(field), Some(path)) =
         (&workload.restart, workload.id.kind.shape().restart_at)
     {
-        tests.push(test_at(path, *depth, value.as_deref()));
+        tests.push(test_at(path, field.depth, field.value.as_deref()));
     }
     tests
 }

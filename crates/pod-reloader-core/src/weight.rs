@@ -15,7 +15,7 @@ use crate::references::{References, Rejected};
 use crate::release::Release;
 use crate::secret_provider_class::Classes;
 use crate::together::Together;
-use crate::workload::{Restart, Values, Workload};
+use crate::workload::{Values, Workload};
 
 impl Workload {
     /// Returns the maximum memory that the reconcile loop needs for the workload, in bytes: its references,
@@ -49,12 +49,8 @@ impl Workload {
             stall: _,
             settle_period: _,
         } = self;
-        let restart = match restart {
-            Restart::Template => None,
-            Restart::At { value, .. } => value.as_deref(),
-        };
         let hashes = templates.iter().map(|it| it.config_hash.as_deref());
-        let ours = hashes.chain([restart, markers.baseline.as_deref()]);
+        let ours = hashes.chain([restart.value(), markers.baseline.as_deref()]);
         let single = [Some(&*id.name), api_version.as_deref(), Some(&**uid)];
         size_of::<Self>()
             + WORKLOAD

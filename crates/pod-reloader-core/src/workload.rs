@@ -10,7 +10,7 @@ use std::time::Duration;
 
 pub use self::markers::{Markers, Reading, Values};
 pub(crate) use self::template::Slot;
-pub use self::template::{Restart, Stall, TemplateState};
+pub use self::template::{Restart, Stall, TemplateState, TimeField};
 use crate::advice::Advice;
 use crate::annotations;
 use crate::claim::Claim;
@@ -362,7 +362,7 @@ fn absent(requirement: &Requirement) -> Unmet {
 
 #[cfg(test)]
 mod tests {
-    use super::{Restart, Workload};
+    use super::{Restart, TimeField, Workload};
     use crate::dialect::Dialect;
     use crate::dialects::Dialects;
     use crate::digest::ConfigObject;
@@ -602,7 +602,7 @@ mod tests {
     fn restarts_within_a_second_have_different_times() {
         let time = |last: Option<&str>, now: &str| {
             let value = last.map(Into::into);
-            let restart = Restart::At { depth: 2, value };
+            let restart = Restart::At(Box::new(TimeField { depth: 2, value }));
             restart.time(now.parse().unwrap()).to_string()
         };
         let day = |time: &str| format!("2026-01-01T{time}Z");

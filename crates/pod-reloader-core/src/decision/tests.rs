@@ -6,6 +6,7 @@ use crate::digest::ConfigObject;
 use crate::fixtures::{Builder, config_map, deployment, holding, keyring, objects};
 use crate::hash::{HashKey, KEY_LENGTH};
 use crate::mark::Marks;
+use crate::workload::TimeField;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -97,7 +98,7 @@ fn decided_by(restart: Restart, workload: Builder, object: Option<ConfigObject>)
 
 fn by_time() -> Restart {
     let (depth, value) = (0, None);
-    Restart::At { depth, value }
+    Restart::At(Box::new(TimeField { depth, value }))
 }
 
 #[test]

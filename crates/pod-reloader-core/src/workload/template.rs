@@ -69,28 +69,34 @@ pub(crate) struct Slot<'a> {
 pub enum Restart {
     /// By the config hash annotation on its pod templates.
     Template,
-    /// By a time in a field that others write, too.
-    At {
-        /// The number of fields on the path to that field that exist, from the outermost one.
-        depth: usize,
-        /// The current value of the field.
-        value: Option<Box<str>>,
-    },
+    /// By a time in a field that others write, too. Few workloads are, so the others need no room for it.
+    At(Box<TimeField>),
+}
+
+/// The field with the time of the last restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeField {
+    /// The number of fields on the path to the field that exist, from the outermost one.
+    pub depth: usize,
+    /// The current value of the field.
+    pub value: Option<Box<str>>,
 }
 
 impl Restart {
+    /// Returns the current value of the field with the time, if the workload is restarted by one.
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Template => None,
+            Self::At(field) => field.value.as_deref(),
+        }
+    }
+
     /// Returns the time to write for a restart at `now`, in whole seconds. It is always later than a time
     /// written a moment ago: writing the same time again restarts nothing.
     pub fn time(&self, now: Timestamp) -> Timestamp {
         let now = now.round(Unit::Second).unwrap_or(now);
-        let Self::At {
-            value: Some(value), ..
-        } = self
-        else {
-            return now;
-        };
-        match value.parse::<Timestamp>() {
-            Ok(last) if (now..now + MAX_LEAD).contains(&last) => {
+        match self.value().map(str::parse::<Timestamp>) {
+            Some(Ok(last)) if (now..now + MAX_LEAD).contains(&last) => {
                 last + SignedDuration::from_secs(1)
             }
             _ => now,

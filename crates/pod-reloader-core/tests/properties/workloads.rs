@@ -294,7 +294,7 @@ fn seen(workload: &Workload, has_repeats: bool) -> Value {
     let labels = LABELS.map(|key| json!([key, markers.labels.get(key)]));
     let restart = match &workload.restart {
         Restart::Template => json!("template"),
-        Restart::At { depth, value } => json!([depth, value]),
+        Restart::At(field) => json!([field.depth, field.value]),
     };
     let mut seen = json!({
         "id": [&*workload.id.name, workload.id.namespace.as_str(), &*workload.uid],
