@@ -36,7 +36,7 @@ pub struct References {
     /// The regular expressions, at most [`MAX_PATTERNS`].
     patterns: Box<[Pattern]>,
     /// The items that were left out, with reasons.
-    pub rejected: Vec<Rejected>,
+    pub rejected: Box<[Rejected]>,
 }
 
 /// An item of an annotation that names no object, or that is over a limit.
@@ -112,7 +112,7 @@ impl References {
     pub(crate) fn new(
         mut claims: Vec<Claim>,
         mut patterns: Vec<Pattern>,
-        rejected: Vec<Rejected>,
+        mut rejected: Vec<Rejected>,
         others_rejected: usize,
     ) -> Self {
         // Claims with the same place are merged below, so the order among them does not matter.
@@ -131,32 +131,28 @@ impl References {
             }
             is_same
         });
-        let mut references = Self {
-            claims: Box::default(),
-            patterns: Box::default(),
-            rejected,
-        };
         if others_rejected > 0 {
-            references.rejected.push(Rejected::Others(others_rejected));
+            rejected.push(Rejected::Others(others_rejected));
         }
         let starts = claims.chunk_by(|one, next| one.reference == next.reference);
         let counting = starts.take(MAX_REFERENCES).map(<[_]>::len).sum();
         if let Some(first) = claims.get::<usize>(counting) {
-            references.rejected.push(Rejected::TooMany {
+            rejected.push(Rejected::TooMany {
                 kind: first.reference.kind,
                 name: first.reference.name.clone(),
             });
         }
         claims.truncate(counting);
-        let rejected = within_room(&mut claims);
-        references.rejected.extend(rejected);
+        rejected.extend(within_room(&mut claims));
         if patterns.len() > MAX_PATTERNS {
             patterns.truncate(MAX_PATTERNS);
-            references.rejected.push(Rejected::TooManyPatterns);
+            rejected.push(Rejected::TooManyPatterns);
         }
-        references.claims = claims.into();
-        references.patterns = patterns.into();
-        references
+        Self {
+            claims: claims.into(),
+            patterns: patterns.into(),
+            rejected: rejected.into(),
+        }
     }
 
     /// Returns the objects that are tracked by name, sorted.

@@ -106,7 +106,7 @@ pub struct Workload {
     /// limited.
     pub staging: Option<Box<Staging>>,
     /// Warnings about annotations and labels that cannot do what their author intended.
-    pub advice: Vec<Advice>,
+    pub advice: Box<[Advice]>,
     /// The releases that the workload belongs to.
     pub releases: Box<[Release]>,
 }

@@ -203,6 +203,6 @@ mod tests {
     #[test]
     fn without_the_dialect_its_annotations_are_none_of_our_business() {
         let workload = deployment("web").annotated("reloader.stakater.com/atuo", "true");
-        assert_eq!(workload.build().advice, []);
+        assert_eq!(*workload.build().advice, []);
     }
 }

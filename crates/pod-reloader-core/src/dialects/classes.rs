@@ -327,6 +327,6 @@ mod tests {
     fn nothing_is_read_unless_classes_are_tracked() {
         let workload = web().annotation("secretproviderclasses", "db,none").build();
         assert!(workload.classes.is_none() && !workload.is_opted_in());
-        assert_eq!(workload.references.rejected, []);
+        assert_eq!(*workload.references.rejected, []);
     }
 }

@@ -1042,7 +1042,7 @@ fn the_first_name_beyond_the_limit_is_reported() {
         kind: ConfigKind::ConfigMap,
         name: Name::parse(&list[MAX_REFERENCES]).unwrap(),
     };
-    assert_eq!(rejected, [first]);
+    assert_eq!(*rejected, [first]);
 }
 
 #[test]
@@ -1075,7 +1075,7 @@ fn only_as_many_of_a_thousand_sources_are_matched_as_may_be_tracked() {
         .annotated(&[("secret.reloader.stakater.com/reload", &list)])
         .pod_spec(json!({"containers": [{"env": env}]}));
     let (workload, steps) = crate::name_regex::steps::counted(|| case.workload());
-    assert_eq!(workload.references.rejected, []);
+    assert_eq!(*workload.references.rejected, []);
     assert!(
         steps > 0 && steps <= MAX_REFERENCES * 32 * 253,
         "{steps} steps"

@@ -90,7 +90,7 @@ impl Parts {
             staging: staging(&subject, inherited, &defaults, &self.facts, generation),
             pinning: handling.pinning,
             classes: tracked.classes,
-            advice: handling.advice,
+            advice: handling.advice.into(),
             together: handling.together,
             releases: Release::of(&reading.tools, annotation, |key| subject.labels.get(key)),
             id: WorkloadId {
@@ -113,8 +113,9 @@ struct Tracked {
 impl Tracked {
     fn of(subject: &Subject<'_>, reading: &Reading, selector: Option<&RawValue>) -> Self {
         let (mut references, opt_in) = reading.dialects.read(subject);
-        let mut classes = reading.dialects.read_classes(subject);
-        references.rejected.append(&mut classes.rejected);
+        let classes = reading.dialects.read_classes(subject);
+        let rejected = references.rejected.into_iter().chain(classes.rejected);
+        references.rejected = rejected.collect();
         let may_read = |kind| reading.dialects.ignored != Some(kind);
         let Subject {
             pod_specs,

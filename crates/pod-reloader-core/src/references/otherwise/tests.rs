@@ -116,7 +116,7 @@ fn names_are_matched_once_however_many_marks_are_tried() {
         spoken,
         ..Dialects::default()
     });
-    assert_eq!(workload.references.rejected, []);
+    assert_eq!(*workload.references.rejected, []);
     let content = json!({"data": {"key": "1"}});
     let ignored = named(
         (0..MAX_REFERENCES).map(long),
