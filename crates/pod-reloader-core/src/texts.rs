@@ -18,7 +18,7 @@ pub struct Texts {
     text: Box<str>,
     /// Sorted by key.
     entries: Box<[Entry]>,
-    size: usize,
+    size: u32,
 }
 
 /// The place of a key, and of the value behind it.
@@ -108,8 +108,8 @@ impl Texts {
         entries.map(|it| (self.key(*it), self.value(*it)))
     }
 
-    /// Returns the total size of the keys and values as they were read, in bytes.
-    pub fn size(&self) -> usize {
+    /// Returns the total size of the keys and values as they were read, in bytes. 4 GiB and more are [`u32::MAX`].
+    pub fn size(&self) -> u32 {
         self.size
     }
 
@@ -241,7 +241,7 @@ impl Builder {
         Texts {
             entries: entries.into(),
             text: text.into(),
-            size,
+            size: u32::try_from(size).unwrap_or(u32::MAX),
         }
     }
 }
@@ -278,7 +278,7 @@ mod tests {
         let large = of(MAX_ANNOTATIONS_SIZE);
         assert_eq!(
             (large.get("a"), large.size()),
-            (None, MAX_ANNOTATIONS_SIZE + 1)
+            (None, MAX_ANNOTATIONS_SIZE as u32 + 1)
         );
         let same = r#""":"","a":"","#.repeat(MAX_ENTRIES);
         let same = format!("{{{}}}", same.trim_end_matches(','));

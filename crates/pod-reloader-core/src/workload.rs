@@ -204,7 +204,8 @@ impl Workload {
             .zip(&self.templates)
             .enumerate()
             .filter_map(|(at, (template, state))| {
-                let depth = state.depth.filter(|depth| template.can_carry(*depth))?;
+                let depth = state.depth.map(usize::from);
+                let depth = depth.filter(|depth| template.can_carry(*depth))?;
                 Some((
                     at,
                     Slot {

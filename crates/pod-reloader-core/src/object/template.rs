@@ -141,7 +141,7 @@ impl Found {
             value.map(Into::into)
         };
         TemplateState {
-            depth: self.depth,
+            depth: self.depth.and_then(|depth| u16::try_from(depth).ok()),
             config_hash: own(annotations::CONFIG_HASH),
             pins: own(annotations::PINS),
             annotations_size: self.annotations().map_or(0, Texts::size),

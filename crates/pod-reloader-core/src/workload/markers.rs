@@ -28,7 +28,7 @@ pub struct Markers {
     /// The value of the annotation [`annotations::BASELINE`].
     pub baseline: Option<Box<str>>,
     /// The total size of all annotations, measured the way Kubernetes limits it.
-    pub annotations_size: usize,
+    pub annotations_size: u32,
 }
 
 impl Markers {
@@ -39,12 +39,12 @@ impl Markers {
 
     /// Returns true if Kubernetes accepts further annotations of this size, in bytes.
     pub(crate) fn has_room_of(&self, size: usize) -> bool {
-        self.annotations_size + size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
+        self.annotations_size as usize + size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
     }
 
     /// Returns true if Kubernetes accepts `value` in place of `own` beside the other annotations.
     pub(crate) fn has_room(&self, key: &str, own: Option<&str>, value: &str) -> bool {
-        let size = size_with(self.annotations_size, key, own, Some(value));
+        let size = size_with(self.annotations_size as usize, key, own, Some(value));
         size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
     }
 }

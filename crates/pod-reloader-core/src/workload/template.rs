@@ -14,13 +14,13 @@ const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
 pub struct TemplateState {
     /// The number of fields on the path to the config hash annotation that exist, from the outermost one.
     /// `None` if one of them is not an object: such a template is left alone.
-    pub depth: Option<usize>,
+    pub depth: Option<u16>,
     /// The config hash on the template.
     pub config_hash: Option<Box<str>>,
     /// The pins on the template. Empty if it was rolled out without copies.
     pub pins: Option<Box<str>>,
     /// The total size of all annotations, measured the way Kubernetes limits it.
-    pub annotations_size: usize,
+    pub annotations_size: u32,
 }
 
 impl TemplateState {
@@ -32,7 +32,7 @@ impl TemplateState {
     /// Returns the size of the template's annotations once it carries this config hash and these pins.
     pub(crate) fn size_with(&self, config_hash: &str, pins: Option<&str>) -> usize {
         let hash = self.config_hash.as_deref();
-        let size = self.annotations_size;
+        let size = self.annotations_size as usize;
         let size = size_with(size, annotations::CONFIG_HASH, hash, Some(config_hash));
         size_with(size, annotations::PINS, self.pins.as_deref(), pins)
     }
