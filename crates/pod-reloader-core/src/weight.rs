@@ -146,7 +146,7 @@ fn text(text: &str) -> usize {
 /// A workload in the tables of the loop, apart from its own data: index, queue, progress and brakes.
 const WORKLOAD: usize = 1 << 10;
 /// A named object in the tables of the loop: the reference, index and digests, each with room to grow.
-const OBJECT: usize = 640;
+const OBJECT: usize = 544;
 /// A reference on its own, apart from its names: with reference counts and allocator overhead.
 const REFERENCE: usize = size_of::<Reference>() + 24;
 /// A regular expression, apart from its text and tables, with its place in the index.

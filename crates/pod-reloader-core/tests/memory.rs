@@ -1,7 +1,10 @@
 //! Compares the weight of workloads with the memory they really take, in a process of their own.
 
 use std::fmt::Write;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
+use peak_alloc::PeakAlloc;
+use pod_reloader_core::annotations::CONFIG_HASH;
 use pod_reloader_core::index::Index;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -9,9 +12,48 @@ use pod_reloader_core::object::{Object, WorkloadObject};
 use pod_reloader_core::workload::{Reading, Workload};
 use serde_json::{Value, json};
 
+/// The number of workloads of which the memory is counted: nearly two thirds of a table of 16,384.
+const COUNT: usize = 10_000;
+/// The memory that an ordinary workload may take in the index, in bytes: about 40 more than it takes, so one more copy
+/// of a name is too much.
+const ORDINARY: usize = 1 << 10;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// All workloads share it, as in the operator.
+static READING: LazyLock<Reading> = LazyLock::new(Reading::default);
+
+/// Held while memory is measured: the memory of all threads is.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Each lists a Secret of its own, and a ConfigMap that all of them list and use.
+#[test]
+fn an_ordinary_workload_takes_a_kibibyte_in_the_index() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let ordinary = |number: usize| {
+        let secret = json!({"pod-reloader.cs.sap.com/secrets": format!("secret-{number:05}")});
+        deployment(number, "common", secret)
+    };
+    let mut index = Index::default();
+    // What is made only once does not count.
+    index.apply(ordinary(COUNT));
+    let before = MEMORY.current_usage();
+    for number in 0..COUNT {
+        index.apply(ordinary(number));
+    }
+    let each = (MEMORY.current_usage() - before) / COUNT;
+    println!("an ordinary workload takes {each} bytes");
+    assert_eq!(index.referenced(), (COUNT + 2, 2 * COUNT + 2));
+    // As in `measure`: memory freed here would be reused there.
+    std::mem::forget(index);
+    assert!(each <= ORDINARY, "{each} bytes");
+}
+
 /// The index alone must take less than the weight: the rest is for the other tables of the loop.
 #[test]
 fn workloads_take_no_more_memory_than_they_weigh() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let distinct = |number: usize| deployment(number, &names(number, 256, ""), json!({}));
     measure("256 names that nobody else lists", 300, distinct);
     let common = |number: usize| deployment(number, "common,other", json!({}));
@@ -78,16 +120,19 @@ fn deployment(number: usize, config_maps: &str, annotations: Value) -> Workload 
             "uid": "0b5c2b6c-3ffb-4a54-8a4e-2b5b3f0f5d0a",
             "annotations": annotations,
         },
-        "spec": {"template": {"spec": {"containers": [{"name": "web", "envFrom": [
-            {"configMapRef": {"name": "common"}},
-        ]}]}}},
+        "spec": {"template": {
+            "metadata": {"annotations": {(CONFIG_HASH): format!("v1.dcdaaec6.{number:064}")}},
+            "spec": {"containers": [{"name": "web", "envFrom": [
+                {"configMapRef": {"name": "common"}},
+            ]}]},
+        }},
     });
     object["metadata"]["annotations"]["pod-reloader.cs.sap.com/configmaps"] = json!(config_maps);
     let object: WorkloadObject = serde_json::from_value(object).expect("it is a Deployment");
     object
         .into_workload(
             WorkloadKind::DEPLOYMENT,
-            &Reading::default(),
+            &READING,
             &pod_reloader_core::annotations::Inherited::default(),
         )
         .expect("its namespace is a name")
