@@ -192,10 +192,12 @@ pub struct ClusterConfigSyncStatus {
     #[serde(default)]
     pub sealed: bool,
     /// The UID that the source's Namespace had when the spec of this generation was first seen. If that Namespace is deleted and made again, nothing is copied from it before the spec is changed.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
+    #[schemars(skip_serializing_if = "String::is_empty")]
     pub source_namespace_uid: String,
     /// Namespaces that cannot have an exact copy, with the reason. At most 50 of them are shown.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
+    #[schemars(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
     /// One condition, Ready. It is true if each selected namespace has an exact copy.
     #[serde(default)]
@@ -217,6 +219,8 @@ pub struct Conflict {
 
 #[cfg(test)]
 mod tests {
+    use kube::CustomResourceExt;
+
     use super::*;
 
     #[test]
@@ -231,5 +235,15 @@ mod tests {
         let written = serde_json::to_value(&spec).unwrap();
         let fields: Vec<_> = written.as_object().unwrap().keys().cloned().collect();
         assert_eq!(fields, ["deletionPolicy", "namespaceSelector", "source"]);
+    }
+
+    /// What a merge patch leaves out stays as it was.
+    #[test]
+    fn a_status_is_written_with_all_of_its_fields() {
+        let written = serde_json::to_value(ClusterConfigSyncStatus::default()).unwrap();
+        let definition = serde_json::to_value(ClusterConfigSync::crd()).unwrap();
+        let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+        let fields = definition.pointer(status).unwrap().as_object().unwrap();
+        assert!(fields.keys().eq(written.as_object().unwrap().keys()));
     }
 }

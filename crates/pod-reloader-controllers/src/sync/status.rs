@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::ready::{SeenStatus, ready};
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::syncer::{STATUS_PAUSE, Syncer};
@@ -28,21 +27,11 @@ impl Syncer {
         if change.is_premature {
             return Some(Instant::now() + STATUS_PAUSE);
         }
-        // What is left out because it is empty must be said.
-        let status = json!({
-            "observedGeneration": after.observed_generation,
-            "selected": after.selected,
-            "synced": after.synced,
-            "sealed": after.sealed,
-            "sourceNamespaceUid": after.source_namespace_uid,
-            "conflicts": after.conflicts,
-            "conditions": after.conditions,
-        });
         let before = before.map(|it| SeenStatus::of(&it, &it.conditions));
         let news = ready(&after.conditions).filter(|it| it.reason != "Syncing");
         let news = news.filter(|it| before.is_none_or(|before| !before.tells(it)));
         let object = (None, name, &*change.uid);
-        match write::<ClusterConfigSync>(&self.kit, object, status, news, &WORDS).await {
+        match write::<ClusterConfigSync>(&self.kit, object, &after, news, &WORDS).await {
             Written::Done => {
                 self.state.lock().status_written(name, after);
                 self.show();
