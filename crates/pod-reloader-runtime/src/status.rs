@@ -10,6 +10,7 @@ use kube::Resource;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::ready::SeenStatus;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -34,21 +35,27 @@ pub struct Words {
 pub enum Written {
     /// It is written, and users have been told.
     Done,
+    /// There was nothing to write: the custom resource has it.
+    Known,
     /// The custom resource is gone.
     Gone,
     /// It could not be written, and this is the time to try again.
     Failed(Instant),
 }
 
-/// Writes the status of a custom resource with this namespace, name and UID. Tells users about its condition, if that is
-/// news. Lists are replaced. A field that `status` leaves out stays as it is.
+/// Writes the status of a custom resource with this namespace, name and UID, if it has another one. Tells users about
+/// `ready`, if that is news. Lists are replaced. A field that `status` leaves out stays as it is.
 pub async fn write<K: Resource<DynamicType = ()>>(
     kit: &Kit,
     (namespace, name, uid): (Option<&Name>, &Name, &str),
+    before: Option<SeenStatus>,
     status: impl Serialize,
-    news: Option<&Condition>,
+    ready: Option<&Condition>,
     words: &Words,
 ) -> Written {
+    if before.as_ref().is_some_and(|it| it.is(&status)) {
+        return Written::Known;
+    }
     let kind = K::kind(&());
     let place = namespace.map(display);
     match kit.calls().send(patch::<K>(namespace, name, status)).await {
@@ -61,6 +68,7 @@ pub async fn write<K: Resource<DynamicType = ()>>(
             return Written::Failed(Instant::now() + PAUSE);
         }
     }
+    let news = ready.filter(|it| before.is_none_or(|before| !before.tells(it)));
     if let Some(condition) = news {
         let (reason, detail) = (&*condition.reason, &*condition.message);
         let [good, bad] = words.log;

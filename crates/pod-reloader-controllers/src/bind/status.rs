@@ -23,24 +23,18 @@ impl Binder {
     pub(super) async fn write_status(&self, id: &BindingId) -> Option<Instant> {
         let change = self.state.lock().status(id, Timestamp::now())?;
         let StatusChange { uid, before, after } = change;
-        if before.as_ref().is_some_and(|it| it.is(&after)) {
-            self.show();
-            return None;
-        }
-        let news = ready(&after.conditions);
-        let news = news.filter(|it| before.is_none_or(|before| !before.tells(it)));
         let object = (Some(&id.namespace), &id.name, &*uid);
-        match write::<FieldBinding>(&self.kit, object, &after, news, &WORDS).await {
-            Written::Done => {
-                self.state.lock().status_written(id, &after);
-                self.show();
-                None
-            }
+        let ready = ready(&after.conditions);
+        match write::<FieldBinding>(&self.kit, object, before, &after, ready, &WORDS).await {
+            Written::Done => self.state.lock().status_written(id, &after),
+            Written::Known => {}
             Written::Gone => {
                 self.state.lock().has_nobody_to_tell(id);
-                None
+                return None;
             }
-            Written::Failed(again) => Some(again),
+            Written::Failed(again) => return Some(again),
         }
+        self.show();
+        None
     }
 }

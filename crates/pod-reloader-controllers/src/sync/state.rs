@@ -11,7 +11,7 @@ use pod_reloader_core::config_sync::pace::Pace;
 use pod_reloader_core::config_sync::{ConfigSync, InvalidSync, NamespaceLabels, Target};
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::ready::ready;
+use pod_reloader_core::ready::{SeenStatus, ready};
 use pod_reloader_core::reference::ConfigKind;
 
 use self::noted::is_absence;
@@ -236,13 +236,13 @@ impl State {
         known.conflicts = failed.count();
         let is_syncing = ready(&after.conditions).is_some_and(|it| it.reason == "Syncing");
         let was_syncing = std::mem::replace(&mut known.was_syncing, is_syncing);
-        let before = known.status.clone();
-        let was_ready = before.as_ref().and_then(|it| ready(&it.conditions));
+        let before = known.status.as_ref();
+        let was_ready = before.and_then(|it| ready(&it.conditions));
         let was_ready = was_ready.is_some_and(|it| it.status == "True");
         Some(StatusChange {
             uid: known.version.0.clone(),
             is_premature: is_syncing && was_ready && !was_syncing,
-            before,
+            before: before.map(|it| SeenStatus::of(it, &it.conditions)),
             after,
         })
     }
@@ -286,7 +286,7 @@ pub(super) struct StatusChange {
     pub(super) uid: Box<str>,
     /// True if copies are being written, which may be over in a moment.
     pub(super) is_premature: bool,
-    pub(super) before: Option<ClusterConfigSyncStatus>,
+    pub(super) before: Option<SeenStatus>,
     pub(super) after: ClusterConfigSyncStatus,
 }
 

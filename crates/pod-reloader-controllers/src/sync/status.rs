@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::ready::{SeenStatus, ready};
+use pod_reloader_core::ready::ready;
 use tokio::time::Instant;
 
 use super::syncer::{STATUS_PAUSE, Syncer};
@@ -19,26 +19,19 @@ impl Syncer {
     pub(super) async fn write_status(&self, name: &Name) -> Option<Instant> {
         let keys = self.own.keys.first_read().await;
         let change = self.state.lock().status(name, Timestamp::now(), &keys)?;
-        let (before, after) = (change.before, change.after);
-        if before.as_ref() == Some(&after) {
-            self.show();
-            return None;
-        }
         if change.is_premature {
             return Some(Instant::now() + STATUS_PAUSE);
         }
-        let before = before.map(|it| SeenStatus::of(&it, &it.conditions));
-        let news = ready(&after.conditions).filter(|it| it.reason != "Syncing");
-        let news = news.filter(|it| before.is_none_or(|before| !before.tells(it)));
+        let (before, after) = (change.before, change.after);
         let object = (None, name, &*change.uid);
-        match write::<ClusterConfigSync>(&self.kit, object, &after, news, &WORDS).await {
-            Written::Done => {
-                self.state.lock().status_written(name, after);
-                self.show();
-                None
-            }
-            Written::Gone => None,
-            Written::Failed(again) => Some(again),
+        let told = ready(&after.conditions).filter(|it| it.reason != "Syncing");
+        match write::<ClusterConfigSync>(&self.kit, object, before, &after, told, &WORDS).await {
+            Written::Done => self.state.lock().status_written(name, after),
+            Written::Known => {}
+            Written::Gone => return None,
+            Written::Failed(again) => return Some(again),
         }
+        self.show();
+        None
     }
 }
