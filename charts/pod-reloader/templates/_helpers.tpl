@@ -264,16 +264,47 @@ metadata:
     {{- include "pod-reloader.labels" $root | nindent 4 }}
 {{- end -}}
 
-{{- /* The binding of an admission policy of this kind and name, to all that the policy matches. */ -}}
+{{- /* The binding of an admission policy of this kind and name, to all that the policy matches. With "stays" after these,
+it stays when the release goes. */ -}}
 {{- define "pod-reloader.policyBinding" -}}
 {{- $kind := index . 1 -}}
 {{- $name := index . 2 -}}
 {{ include "pod-reloader.policyHead" (list (first .) (printf "%sBinding" $kind) $name) }}
+{{- if eq (last .) "stays" }}
+  annotations:
+    {{- include "pod-reloader.stays" (first .) | nindent 4 }}
+{{- end }}
 spec:
   policyName: {{ $name }}
   {{- if hasPrefix "Validating" $kind }}
   validationActions: [Deny]
   {{- end }}
+{{- end -}}
+
+{{- /* The beginning of a policy with this name, about the authors of a custom resource of pod-reloader with this resource
+and scope. The rules that follow ask them for the rights that they would get by it. The policy stays as long as the CRD. */ -}}
+{{- define "pod-reloader.authorPolicy" -}}
+{{- $root := index . 0 -}}
+{{- $resource := index . 2 -}}
+{{ include "pod-reloader.policyHead" (list $root "ValidatingAdmissionPolicy" (index . 1)) }}
+  annotations:
+    {{- include "pod-reloader.stays" $root | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    matchPolicy: Equivalent
+    resourceRules:
+      - operations: [CREATE, UPDATE]
+        apiGroups: [pod-reloader.github.io]
+        apiVersions: ["*"]
+        resources: [{{ $resource }}, {{ $resource }}/*]
+        scope: {{ index . 3 }}
+  matchConditions:
+    # The garbage collector would delete it for the owners that it has, and then what it owns.
+    - name: spec-or-deciding-metadata-is-written
+      expression: >-
+        request.operation == 'CREATE' || object.spec != oldObject.spec ||
+        {{- include "pod-reloader.decidingMetadataChanges" $root | nindent 8 }}
 {{- end -}}
 
 {{- /* In CEL, after a list of parts: whether no other field of them changes. A part is a list: as it is, as it was, and the
