@@ -7,10 +7,16 @@ mod platform;
 pub(crate) mod profiles;
 mod renamed;
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fs,
+    path::Path,
+    process::Command,
+};
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Programs, chart, dialects};
+use pod_reloader_e2e::{Programs, chart, dialects, own_kinds};
 use serde_json::Value;
 
 use self::goldens::{Rendering, renderings};
@@ -480,26 +486,36 @@ fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<
 }
 
 #[test]
-fn the_policies_about_authors_stay_as_long_as_the_definitions_of_their_kinds() -> Result<()> {
-    let kinds = r#"[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
-    let kinds = format!("--set-json=fieldBindings.kinds={kinds}");
-    let rendered = template(&["--set=sync.enabled=true,fieldBindings.enabled=true", &kinds])?;
-    let name = |object: &str| {
-        let mut names = object.lines().filter_map(|it| it.strip_prefix("  name: "));
-        names.next().unwrap_or_default().to_owned()
-    };
-    let ends = ["-author", ".pod-reloader.github.io"];
-    let kept = rendered
-        .split("\n---\n")
-        .filter(|object| ends.iter().any(|end| name(object).ends_with(end)));
-    let mut count = 0;
-    for object in kept {
-        let stays = object.contains("helm.sh/resource-policy: keep");
-        ensure!(stays, "{} goes", name(object));
-        count += 1;
+fn each_definition_of_ours_has_a_policy_about_authors_and_all_of_these_stay() -> Result<()> {
+    let mut defined = BTreeSet::new();
+    for Rendering { name, text } in renderings()? {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;
+        for own in own_kinds() {
+            let mut all = objects.iter();
+            let Some(definition) = all.find(|it| it["metadata"]["name"] == own.definition) else {
+                continue;
+            };
+            let is_about_authors = |it: &&Value| {
+                let resources = &it["spec"]["matchConstraints"]["resourceRules"][0]["resources"];
+                let name = it["metadata"]["name"].as_str().unwrap_or_default();
+                name.ends_with("-author") && resources[0] == own.plural
+            };
+            let policy = objects.iter().find(is_about_authors);
+            let policy = policy.with_context(|| format!("{name}: authors of {}", own.kind))?;
+            let policy_name = &policy["metadata"]["name"];
+            let binding = objects
+                .iter()
+                .find(|it| it["spec"]["policyName"] == *policy_name);
+            let binding = binding.with_context(|| format!("{name}: binding of {policy_name}"))?;
+            for object in [definition, policy, binding] {
+                let metadata = &object["metadata"];
+                let stays = metadata["annotations"]["helm.sh/resource-policy"] == "keep";
+                ensure!(stays, "{name}: {} goes", metadata["name"]);
+            }
+            defined.insert(&own.kind);
+        }
     }
-    // Two definitions, and a policy with its binding for each.
-    ensure!(count == 6, "{count}");
+    ensure!(defined.len() == own_kinds().len(), "only {defined:?}");
     Ok(())
 }
 
@@ -543,7 +559,9 @@ fn what_others_can_call_has_no_right_to_write_secrets_or_custom_resources() -> R
     };
     let granted = grants("controller");
     ensure!(granted.is_empty(), "{granted:?}");
-    ensure!(grants("writer").len() == 4, "{:?}", grants("writer"));
+    // The status of each of our kinds, the copies, and the objects that have bound fields.
+    let expected = own_kinds().len() + 2;
+    ensure!(grants("writer").len() == expected, "{:?}", grants("writer"));
 
     let deployment = of_process("writer").find(|it| it["kind"] == "Deployment");
     let deployment = deployment.context("a Deployment of the writer")?;
