@@ -65,11 +65,6 @@ fn the_documents_name_every_kind() {
     for (page, text) in [
         ("operating.md#uninstall", uninstall),
         ("rights.md", include_str!("../../../docs/rights.md")),
-        ("versions.md", include_str!("../../../docs/versions.md")),
-        (
-            "annotations.md",
-            include_str!("../../../docs/annotations.md"),
-        ),
     ] {
         for crd in crds() {
             let kind = crd.spec.names.kind;
