@@ -156,7 +156,7 @@ impl Copies {
 
     fn words(&self) -> String {
         match self {
-            Self::Named(pins) => some(&Vec::from_iter(pins.values().map(String::as_str)), NAMED),
+            Self::Named(pins) => some(pins.values(), NAMED),
             Self::Failed => "none could be made".to_owned(),
             Self::Nothing => "-".to_owned(),
             Self::Unreadable => "?".to_owned(),

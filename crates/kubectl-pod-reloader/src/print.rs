@@ -2,13 +2,12 @@
 
 mod yaml;
 
-use std::borrow::Borrow;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-pub(crate) use pod_reloader_core::words::count;
+pub(crate) use pod_reloader_core::words::{count, some};
 use serde::Serialize;
 
 use crate::args::{Format, Output};
@@ -322,15 +321,6 @@ impl Columns {
 
 fn length(text: &str) -> usize {
     text.chars().count()
-}
-
-/// Joins the first `most` names, and gives the number of the others.
-pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
-    let shown = names[..names.len().min(most)].join(", ");
-    match names.len().saturating_sub(most) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 #[cfg(test)]

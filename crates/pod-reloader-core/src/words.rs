@@ -35,9 +35,31 @@ pub fn part<N: Display + From<u8> + PartialEq>(
     format!("{number} of {} {verb}", count(all, thing))
 }
 
+/// Joins the first `most` items, and gives the number of the others: `a, b and 3 more`.
+pub fn some(
+    items: impl IntoIterator<Item: Display, IntoIter: ExactSizeIterator>,
+    most: usize,
+) -> String {
+    let mut items = items.into_iter();
+    let first: Vec<_> = items.by_ref().take(most).map(|it| it.to_string()).collect();
+    let first = first.join(", ");
+    match items.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_beyond_the_first_ones_are_counted() {
+        let of = |items: &[&str]| some(items, 2);
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&["a", "b"]), "a, b");
+        assert_eq!(of(&["a", "b", "c", "d"]), "a, b and 2 more");
+    }
 
     #[test]
     fn nouns_and_verbs_agree_with_their_numbers() {

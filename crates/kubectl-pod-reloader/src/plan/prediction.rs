@@ -360,6 +360,6 @@ pub(super) fn change_in_words(change: &Change) -> String {
     match change {
         Change::Created => "created".to_owned(),
         Change::Deleted => "deleted".to_owned(),
-        Change::Keys(keys) => crate::print::some(&Vec::from_iter(keys.iter().map(|it| &**it)), 5),
+        Change::Keys(keys) => crate::print::some(keys, 5),
     }
 }

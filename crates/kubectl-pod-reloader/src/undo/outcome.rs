@@ -61,7 +61,7 @@ impl Outcome {
         match self {
             Self::Undone => {
                 let copies = earlier.pins.iter().map(|(_, copy)| copy.to_string());
-                let copies = some(&Vec::from_iter(copies), NAMED);
+                let copies = some(Vec::from_iter(copies), NAMED);
                 let state = format!("has the configuration of revision {number} again: {copies}");
                 (Verdict::Good, state)
             }

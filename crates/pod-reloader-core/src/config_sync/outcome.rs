@@ -200,16 +200,11 @@ pub fn status<'a>(
 }
 
 fn conflicts(failed: &[(&Name, &Reason)], selected: u32) -> String {
-    let named = failed.iter().take(MAX_NAMED);
-    let named: Vec<_> = named
-        .map(|(namespace, reason)| format!("{namespace} ({})", reason.as_str()))
-        .collect();
-    let more = match failed.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let named = failed.iter();
+    let named = named.map(|(namespace, reason)| format!("{namespace} ({})", reason.as_str()));
+    let named = words::some(named, MAX_NAMED);
     let namespaces = words::part(failed.len(), selected as usize, "namespace", HAVE);
-    format!("{namespaces} no exact copy: {}{more}", named.join(", "))
+    format!("{namespaces} no exact copy: {named}")
 }
 
 #[cfg(test)]

@@ -229,17 +229,12 @@ fn state(path: &Path, outcome: &Outcome) -> FieldState {
 }
 
 fn named(failed: &[(&Path, &Reason)], all: usize) -> String {
-    let named = failed.iter().take(MAX_NAMED);
-    let named: Vec<_> = named
-        .map(|(path, reason)| format!("{path} ({reason})"))
-        .collect();
-    let more = match failed.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let named = failed.iter();
+    let named = named.map(|(path, reason)| format!("{path} ({reason})"));
+    let named = words::some(named, MAX_NAMED);
     let are = ["is not equal to its key", "are not equal to their keys"];
     let fields = words::part(failed.len(), all, "field", are);
-    format!("{fields}: {}{more}", named.join(", "))
+    format!("{fields}: {named}")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::PROTECT;
 use crate::reference::Reference;
+use crate::words;
 
 /// The maximum number of users that a message names.
 const MAX_NAMED: usize = 5;
@@ -41,9 +42,5 @@ pub fn not_stored(object: &Reference) -> String {
 }
 
 fn named(users: &[String]) -> String {
-    let first = users.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>();
-    match users.len().saturating_sub(MAX_NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
+    words::some(users, MAX_NAMED)
 }

@@ -12,6 +12,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::window;
+use pod_reloader_core::words::some;
 use pod_reloader_core::workload::{Stall, WorkloadId};
 
 use super::Notice;
@@ -278,16 +279,6 @@ fn shown(reference: &Reference) -> String {
 
 /// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
 fn list(items: impl Iterator<Item = String>) -> String {
-    let items: Vec<_> = items.collect();
-    let shown = items
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    let text = match items.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    };
+    let text = some(Vec::from_iter(items), SHOWN);
     text.chars().take(900).collect()
 }
