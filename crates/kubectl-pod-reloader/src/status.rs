@@ -16,7 +16,7 @@ use self::leader::{Alive, leader};
 use self::policy::policy;
 use self::query::{by_hashes, reach};
 use self::replicas::replicas;
-use self::served::{Served, judged};
+use self::served::{Served, served};
 use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
 use self::writer::writer;
@@ -126,21 +126,17 @@ pub(crate) async fn status(
     for operator in &operators.unread {
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
-    let syncs = Served::<Sync>::find(cluster, operators).await;
-    let (syncs, of_syncs) = judged(syncs, &mut unseen);
-    let bindings = Served::<Binding>::find(cluster, operators).await;
-    let (bindings, of_bindings) = judged(bindings, &mut unseen);
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
-    let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
+    let mut verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
     let status = Status {
+        syncs: served(cluster, operators, &mut unseen, &mut verdict).await,
+        bindings: served(cluster, operators, &mut unseen, &mut verdict).await,
         operators: statuses,
-        syncs,
-        bindings,
         unseen,
         is_without: operators.are_none(),
     };
-    Ok((status, verdict.max(of_syncs).max(of_bindings)))
+    Ok((status, verdict))
 }
 
 /// Checks everything, for an operator whose settings can be read.
@@ -270,12 +266,8 @@ impl Answer for Status {
             let row = |check: &Check| (check.verdict(), check.name, check.lines.clone());
             signed(&mut text, &Vec::from_iter(checks.iter().map(row)));
         }
-        if let Some(syncs) = syncs {
-            syncs.show(&mut text);
-        }
-        if let Some(bindings) = bindings {
-            bindings.show(&mut text);
-        }
+        syncs.iter().for_each(|it| it.show(&mut text));
+        bindings.iter().for_each(|it| it.show(&mut text));
         text.section("Not seen", unseen);
         text
     }

@@ -70,19 +70,22 @@ impl<T: Own> Served<T> {
     }
 }
 
-/// Returns those that were found, and their verdict. Notes in `unseen` that they cannot be listed.
-pub(super) fn judged<T: Own>(
-    found: Result<Option<Served<T>>, Unseen>,
+/// Finds those of a kind, if there are any. Raises the verdict to the one on them. Notes in `unseen` that they cannot be
+/// listed.
+pub(super) async fn served<T: Own>(
+    cluster: &Cluster,
+    operators: &Operators,
     unseen: &mut Vec<String>,
-) -> (Option<Served<T>>, Verdict) {
-    match found {
-        Ok(found) => {
-            let verdict = found.as_ref().map_or(Verdict::Good, Served::verdict);
-            (found, verdict)
-        }
-        Err(error) => {
-            unseen.push(format!("{}: {error}", T::KIND));
-            (None, Verdict::Unknown)
-        }
-    }
+    verdict: &mut Verdict,
+) -> Option<Served<T>> {
+    let found = Served::<T>::find(cluster, operators).await;
+    let of_found = match &found {
+        Ok(found) => found.as_ref().map_or(Verdict::Good, Served::verdict),
+        Err(_) => Verdict::Unknown,
+    };
+    *verdict = of_found.max(*verdict);
+    found.unwrap_or_else(|error| {
+        unseen.push(format!("{}: {error}", T::KIND));
+        None
+    })
 }
