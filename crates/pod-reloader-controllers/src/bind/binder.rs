@@ -207,8 +207,8 @@ impl Serves for Binder {
         self.show();
     }
 
-    fn without(&self, place: Option<&Name>, listed: &BTreeSet<BindingId>) -> Vec<BindingId> {
-        self.state.lock().bindings_without(place, listed)
+    fn known(&self, place: Option<&Name>) -> Vec<BindingId> {
+        self.state.lock().bindings_in(place)
     }
 
     fn all_listed(&self, place: Option<&Name>, left_out: usize) {

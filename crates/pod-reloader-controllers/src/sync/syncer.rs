@@ -191,8 +191,8 @@ impl Serves for Syncer {
         self.show();
     }
 
-    fn without(&self, _place: Option<&Name>, listed: &BTreeSet<Name>) -> Vec<Name> {
-        self.state.lock().syncs_without(listed)
+    fn known(&self, _place: Option<&Name>) -> Vec<Name> {
+        self.state.lock().names()
     }
 }
 

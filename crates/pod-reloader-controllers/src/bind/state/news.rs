@@ -69,15 +69,10 @@ impl State {
         others
     }
 
-    /// Returns the FieldBindings of a namespace, or of all of them, that are not among these.
-    pub(in crate::bind) fn bindings_without(
-        &self,
-        place: Option<&Name>,
-        listed: &BTreeSet<BindingId>,
-    ) -> Vec<BindingId> {
-        let is_there = |id: &BindingId| place.is_none_or(|place| *place == id.namespace);
-        let ids = self.bindings.keys().filter(|id| is_there(id));
-        ids.filter(|id| !listed.contains(*id)).cloned().collect()
+    /// Returns the FieldBindings of a namespace, or of all of them.
+    pub(in crate::bind) fn bindings_in(&self, place: Option<&Name>) -> Vec<BindingId> {
+        let is_there = |id: &&BindingId| place.is_none_or(|place| *place == id.namespace);
+        self.bindings.keys().filter(is_there).cloned().collect()
     }
 
     /// Takes in that all FieldBindings of a namespace, or of all of them, are known, but for so many for which there is
@@ -89,7 +84,7 @@ impl State {
     ) -> Vec<BindingId> {
         self.left_out.listed(place, left_out);
         match self.listed.insert(place.cloned()) {
-            true => self.bindings_without(place, &BTreeSet::new()),
+            true => self.bindings_in(place),
             false => Vec::new(),
         }
     }

@@ -65,10 +65,9 @@ impl State {
         places.collect()
     }
 
-    /// Returns the ClusterConfigSyncs whose names are not among these.
-    pub(in crate::sync) fn syncs_without(&self, listed: &BTreeSet<Name>) -> Vec<Name> {
-        let gone = self.syncs.keys().filter(|name| !listed.contains(*name));
-        gone.cloned().collect()
+    /// Returns the names of all ClusterConfigSyncs.
+    pub(in crate::sync) fn names(&self) -> Vec<Name> {
+        self.syncs.keys().cloned().collect()
     }
 
     /// Returns the kinds and names of all sources.
