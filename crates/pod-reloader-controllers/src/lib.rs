@@ -1,7 +1,7 @@
 //! The controllers beside the one that restarts workloads. Each has a folder here, and knows no other.
 //!
-//! A controller is a type that implements [`Terms`](pod_reloader_runtime::controller::Terms). It is built with a
-//! [`Kit`](pod_reloader_runtime::kit::Kit) and shows metrics of its own. The operator decides which of them run, and in
+//! A function of each makes a [`Controller`](pod_reloader_runtime::controller::Controller) with a
+//! [`Kit`](pod_reloader_runtime::kit::Kit). It shows metrics of its own. The operator decides which of them run, and in
 //! which process.
 
 pub mod bind;

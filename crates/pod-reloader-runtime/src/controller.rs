@@ -24,20 +24,18 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns a controller that the log calls `name`.
-    pub fn new(name: &'static str, terms: impl Terms) -> Self {
-        let lead = move || terms.clone().term().boxed();
+    /// Returns a controller that the log calls `name`. What `term` returns is one term of leadership, with watches and
+    /// worker. It does not end by itself: dropping it ends the term.
+    pub fn new<T>(name: &'static str, term: impl Fn() -> T + Send + Sync + 'static) -> Self
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let lead = move || term().boxed();
         Self {
             name,
             lead: Arc::new(lead),
         }
     }
-}
-
-/// What a controller does. It is made once, and works on a clone of itself in each term of leadership.
-pub trait Terms: Clone + Send + Sync + 'static {
-    /// Runs one term, watches and worker. The future does not end by itself: dropping it ends the term.
-    fn term(self) -> impl Future<Output = ()> + Send + 'static;
 }
 
 /// Runs all controllers for one term of leadership. Dropping the future ends the term. Returns early if a

@@ -10,39 +10,30 @@ use tracing::info;
 use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::watch;
-use crate::runtime::controller::{Shown, Terms, beside_watches};
+use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
-/// The parts with which every term of this controller works.
-#[derive(Clone)]
-pub struct Bindings {
+/// Returns the controller, which the log calls `name`, and whose metrics are shown among `ours`. It binds fields of
+/// `kinds`.
+pub fn bindings(
+    name: &'static str,
     kit: Kit,
-    metrics: BindMetrics,
+    ours: &mut Registry,
     scope: Scope,
-    /// The kinds whose fields may be bound.
-    kinds: Arc<[BoundKind]>,
+    kinds: &[BoundKind],
+) -> Controller {
+    let metrics = BindMetrics::registered(ours);
+    let kinds: Arc<[BoundKind]> = kinds.into();
+    Controller::new(name, move || {
+        let binder = Binder::new(kit.clone(), metrics.clone(), scope.clone(), kinds.clone());
+        term(binder)
+    })
 }
 
-impl Bindings {
-    /// Returns a controller that binds fields of `kinds`, and whose metrics are shown among `ours`.
-    pub fn new(kit: Kit, ours: &mut Registry, scope: Scope, kinds: &[BoundKind]) -> Self {
-        Self {
-            kit,
-            metrics: BindMetrics::registered(ours),
-            scope,
-            kinds: kinds.into(),
-        }
-    }
-}
-
-impl Terms for Bindings {
-    async fn term(self) {
-        info!("binding fields");
-        let _shown = Shown::new(self.metrics.clone());
-        let period = self.kit.resync_period;
-        let binder = Binder::new(self.kit, self.metrics, self.scope, self.kinds);
-        let binder = Arc::new(binder);
-        let work = binder.worker.run(&binder);
-        beside_watches(work, period, || watch::spawn(&binder)).await;
-    }
+async fn term(binder: Binder) {
+    info!("binding fields");
+    let _shown = Shown::new(binder.metrics.clone());
+    let binder = Arc::new(binder);
+    let work = binder.worker.run(&binder);
+    beside_watches(work, binder.kit.resync_period, || watch::spawn(&binder)).await;
 }

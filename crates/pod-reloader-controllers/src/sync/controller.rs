@@ -9,35 +9,22 @@ use super::metrics::SyncMetrics;
 pub use super::syncer::Own;
 use super::syncer::Syncer;
 use super::watch;
-use crate::runtime::controller::{Shown, Terms, beside_watches};
+use crate::runtime::controller::{Controller, Shown, beside_watches};
 use crate::runtime::kit::Kit;
 
-/// The parts with which every term of this controller works.
-#[derive(Clone)]
-pub struct Syncs {
-    kit: Kit,
-    metrics: SyncMetrics,
-    own: Own,
+/// Returns the controller, which the log calls `name`, and whose metrics are shown among `ours`.
+pub fn syncs(name: &'static str, kit: Kit, ours: &mut Registry, own: Own) -> Controller {
+    let metrics = SyncMetrics::registered(ours);
+    Controller::new(name, move || {
+        let syncer = Syncer::new(kit.clone(), metrics.clone(), own.clone());
+        term(syncer)
+    })
 }
 
-impl Syncs {
-    /// Returns a controller whose metrics are shown among `ours`.
-    pub fn new(kit: Kit, ours: &mut Registry, own: Own) -> Self {
-        Self {
-            kit,
-            metrics: SyncMetrics::registered(ours),
-            own,
-        }
-    }
-}
-
-impl Terms for Syncs {
-    async fn term(self) {
-        info!("copying to namespaces");
-        let _shown = Shown::new(self.metrics.clone());
-        let period = self.kit.resync_period;
-        let syncer = Arc::new(Syncer::new(self.kit, self.metrics, self.own));
-        let work = syncer.worker.run(&syncer);
-        beside_watches(work, period, || watch::spawn(&syncer)).await;
-    }
+async fn term(syncer: Syncer) {
+    info!("copying to namespaces");
+    let _shown = Shown::new(syncer.metrics.clone());
+    let syncer = Arc::new(syncer);
+    let work = syncer.worker.run(&syncer);
+    beside_watches(work, syncer.kit.resync_period, || watch::spawn(&syncer)).await;
 }

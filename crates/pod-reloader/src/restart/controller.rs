@@ -21,7 +21,7 @@ use crate::restart::settings::Settings;
 use crate::restart::watch;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::{Terms, beside_watches};
+use crate::runtime::controller::beside_watches;
 use crate::runtime::events::Events;
 use crate::runtime::heartbeat;
 
@@ -47,8 +47,9 @@ pub(crate) struct Restarts {
     pub(crate) ourselves: Arc<OnceLock<String>>,
 }
 
-impl Terms for Restarts {
-    async fn term(self) {
+impl Restarts {
+    /// Runs one term, watches and worker.
+    pub(crate) async fn term(self) {
         // Under a webhook configuration without match conditions, the webhook must recognise our patches by
         // our user name. Until the name is known, it would take them for those of somebody else.
         while self.ourselves.get().is_none() {

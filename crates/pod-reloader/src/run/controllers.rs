@@ -3,9 +3,9 @@
 use std::future::Future;
 
 use jiff::Timestamp;
-use pod_reloader_controllers::bind::controller::Bindings;
-use pod_reloader_controllers::keep::controller::Keeping;
-use pod_reloader_controllers::sync::controller::{Own, Syncs};
+use pod_reloader_controllers::bind::controller::bindings;
+use pod_reloader_controllers::keep::controller::keeping;
+use pod_reloader_controllers::sync::controller::{Own, syncs};
 use pod_reloader_core::limit;
 use pod_reloader_settings::{ControllerName, Reconcile};
 use tokio::runtime::Handle;
@@ -78,13 +78,16 @@ impl Parts {
         // Not for one that is left out: its errors would be among the metrics.
         let kit = || self.kit(called, events.clone());
         Some(match name {
-            ControllerName::Restart => Controller::new(called, self.restarts(events, reconciling)),
+            ControllerName::Restart => {
+                let restarts = self.restarts(events, reconciling);
+                Controller::new(called, move || restarts.clone().term())
+            }
             ControllerName::Keep if !self.keeps() => return None,
-            ControllerName::Keep => Controller::new(called, self.keeping(kit())),
+            ControllerName::Keep => self.keeping(called, kit()),
             ControllerName::Sync if !writes => return idle("copying to namespaces"),
-            ControllerName::Sync => Controller::new(called, self.syncs(kit())),
+            ControllerName::Sync => self.syncs(called, kit()),
             ControllerName::Bind if !writes => return idle("binding fields"),
-            ControllerName::Bind => Controller::new(called, self.bindings(kit())),
+            ControllerName::Bind => self.bindings(called, kit()),
         })
     }
 
@@ -131,19 +134,19 @@ impl Parts {
         }
     }
 
-    fn syncs(&self, kit: Kit) -> Syncs {
+    fn syncs(&self, called: &'static str, kit: Kit) -> Controller {
         let own = Own {
             namespace: self.namespace.clone(),
             keys: self.keys.clone(),
         };
-        self.metrics.register(|ours| Syncs::new(kit, ours, own))
+        self.metrics.register(|ours| syncs(called, kit, ours, own))
     }
 
-    fn bindings(&self, kit: Kit) -> Bindings {
+    fn bindings(&self, called: &'static str, kit: Kit) -> Controller {
         let kinds = &self.args.field_bindings_kinds.0;
         let scope = self.scope.clone();
         self.metrics
-            .register(|ours| Bindings::new(kit, ours, scope, kinds))
+            .register(|ours| bindings(called, kit, ours, scope, kinds))
     }
 
     /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.
@@ -151,13 +154,9 @@ impl Parts {
         self.args.protect && self.args.reconcile == Reconcile::Restart
     }
 
-    fn keeping(&self, kit: Kit) -> Keeping {
-        Keeping {
-            kit,
-            keys: self.keys.clone(),
-            scope: self.scope.clone(),
-            period: self.args.copy_grace_period,
-        }
+    fn keeping(&self, called: &'static str, kit: Kit) -> Controller {
+        let (scope, keys) = (self.scope.clone(), self.keys.clone());
+        keeping(called, kit, scope, keys, self.args.copy_grace_period)
     }
 
     fn notifications(&mut self, reconciling: &Handle) -> Option<Notifications> {

@@ -29,7 +29,7 @@ use crate::restart::loop_status::LoopStatus;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
-use crate::runtime::controller::{Controller, ControllerErrors, Shown, TermMetrics, Terms, term};
+use crate::runtime::controller::{Controller, ControllerErrors, Shown, TermMetrics, term};
 use crate::runtime::events::{Events, Report};
 use crate::runtime::follower::Follower;
 use crate::runtime::heartbeat::Heartbeat;
@@ -120,18 +120,14 @@ async fn an_item_whose_handling_panics_is_left_alone_for_a_while_and_holds_up_no
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_panics_or_ends_by_itself_ends_the_term() {
-    #[derive(Clone)]
-    struct Ends(bool);
-    impl Terms for Ends {
-        async fn term(self) {
-            sleep(A_MINUTE).await;
-            assert!(!self.0, "a bug");
-        }
-    }
     for panics in [false, true] {
         let both = Both::new(&Apiserver::with(&["a"]));
         let mut controllers = both.controllers();
-        controllers.push(Controller::new("ends", Ends(panics)));
+        let ends = move || async move {
+            sleep(A_MINUTE).await;
+            assert!(!panics, "a bug");
+        };
+        controllers.push(Controller::new("ends", ends));
         let term = term(controllers, both.heartbeat.clone());
         let ended = tokio::spawn(both.metrics.clone().shown_to_lead(term)).await;
         assert_eq!(ended.is_err_and(|error| error.is_panic()), panics);
@@ -193,9 +189,10 @@ impl Both {
     }
 
     fn controllers(&self) -> Vec<Controller> {
+        let (restarts, counter) = (self.restarts.clone(), self.counter.clone());
         vec![
-            Controller::new("restart", self.restarts.clone()),
-            Controller::new("counter", self.counter.clone()),
+            Controller::new("restart", move || restarts.clone().term()),
+            Controller::new("counter", move || counter.clone().term()),
         ]
     }
 
@@ -272,7 +269,8 @@ impl Counter {
     }
 }
 
-impl Terms for Counter {
+impl Counter {
+    /// Runs one term, watch and worker.
     async fn term(self) {
         let work = Arc::new(Work {
             worker: Worker::default(),
