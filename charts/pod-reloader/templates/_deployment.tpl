@@ -147,9 +147,7 @@ spec:
             - --dialects={{ . }}
             {{- end }}
             {{- end }}
-            {{- if .Values.autoReloadAll }}
-            - --auto-reload-all
-            {{- end }}
+            {{- include "pod-reloader.switch" (list .Values.autoReloadAll "--auto-reload-all") }}
             {{- if .Values.ignoreSecrets }}
             - --resources-to-ignore=secrets
             {{- end }}
@@ -162,12 +160,8 @@ spec:
             {{- with (include "pod-reloader.customResources" . | fromJson).items }}
             - {{ printf "--custom-resources=%s" (toJson .) | squote }}
             {{- end }}
-            {{- if .Values.runCronJobsOnChange }}
-            - --run-cron-jobs-on-change
-            {{- end }}
-            {{- if .Values.httpReload.enabled }}
-            - --http-reload
-            {{- end }}
+            {{- include "pod-reloader.switch" (list .Values.runCronJobsOnChange "--run-cron-jobs-on-change") }}
+            {{- include "pod-reloader.switch" (list .Values.httpReload.enabled "--http-reload") }}
             {{- if include "pod-reloader.unsticks" . }}
             - --unstick-after={{ .Values.unstick.after }}
             {{- end }}
@@ -186,9 +180,7 @@ spec:
             - --staged-soak={{ .soak }}
             - --staged-deadline={{ .deadline }}
             {{- end }}
-            {{- if include "pod-reloader.readsNamespaces" . }}
-            - --namespace-annotations
-            {{- end }}
+            {{- include "pod-reloader.switch" (list (include "pod-reloader.readsNamespaces" .) "--namespace-annotations") }}
             {{- with .Values.maxConcurrentRestarts }}
             {{- if .cluster }}
             - --max-concurrent-restarts-cluster={{ int64 .cluster }}
@@ -197,28 +189,16 @@ spec:
             - --max-concurrent-restarts-namespace={{ int64 .namespace }}
             {{- end }}
             {{- end }}
-            {{- if .Values.secretProviderClasses.enabled }}
-            - --secret-provider-classes
-            {{- end }}
-            {{- if .Values.pin.enabled }}
-            - --pin
-            {{- end }}
-            {{- if ((.Values.metrics | default dict).byNamespace | default dict).enabled }}
-            - --metrics-by-namespace
-            {{- end }}
-            {{- if .Values.protect.enabled }}
-            - --protect
-            {{- if .Values.protect.templates }}
-            - --protect-templates
-            {{- end }}
-            {{- end }}
+            {{- include "pod-reloader.switch" (list .Values.secretProviderClasses.enabled "--secret-provider-classes") }}
+            {{- include "pod-reloader.switch" (list .Values.pin.enabled "--pin") }}
+            {{- include "pod-reloader.switch" (list ((.Values.metrics | default dict).byNamespace | default dict).enabled "--metrics-by-namespace") }}
+            {{- include "pod-reloader.switch" (list .Values.protect.enabled "--protect") }}
+            {{- include "pod-reloader.switch" (list (and .Values.protect.enabled .Values.protect.templates) "--protect-templates") }}
             {{- end }}
             {{- with include "pod-reloader.controllers" . }}
             - --controllers={{ . }}
             {{- end }}
-            {{- if .Values.sync.enabled }}
-            - --sync
-            {{- end }}
+            {{- include "pod-reloader.switch" (list .Values.sync.enabled "--sync") }}
             {{- with (include "pod-reloader.boundKinds" . | fromJson).items }}
             - {{ printf "--field-bindings-kinds=%s" (toJson .) | squote }}
             {{- end }}
@@ -387,4 +367,11 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
+{{- end -}}
+
+{{- /* A flag, in a line of its own, if this is true. */ -}}
+{{- define "pod-reloader.switch" -}}
+{{- if first . }}
+            - {{ last . }}
+{{- end }}
 {{- end -}}

@@ -360,7 +360,8 @@ fn every_flag_that_the_chart_sets_has_the_name_of_its_value() {
 /// Returns the flags that the chart sets, without their dashes.
 fn flags_of_the_chart() -> BTreeSet<String> {
     let template = include_str!("../../../charts/pod-reloader/templates/_deployment.tpl");
-    let flag = regex::Regex::new(r#"(?m)^ *- (?:\{\{ printf ")?--([a-z-]+)"#).unwrap();
+    let begins = r#"(?:^ *- (?:\{\{ printf ")?|include "pod-reloader.switch" .* ")"#;
+    let flag = regex::Regex::new(&format!("(?m){begins}--([a-z-]+)")).unwrap();
     let found = flag.captures_iter(template);
     found.map(|groups| groups[1].to_owned()).collect()
 }
