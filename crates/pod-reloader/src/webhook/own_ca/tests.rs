@@ -94,12 +94,12 @@ async fn while_clients_refuse_the_certificate_the_same_cas_are_written_again_eve
     assert_eq!(apiserver.state().configuration_writes, 2);
     assert_eq!(refused(15).await, 3);
     assert_eq!(configured(&apiserver), first);
-    // A client that never trusts it, for a day.
-    for _ in 0..24 * 60 {
+    // A client that never trusts it. The bundle is written again after 2, 4, 8, 16 and 32 minutes, and then after an hour
+    // each time: the seventh time after a bit more than three hours, and the eighth after four.
+    for _ in 0..200 {
         refused(60).await;
     }
-    let writes = apiserver.state().configuration_writes;
-    assert!((25..35).contains(&writes), "{writes} writes");
+    assert_eq!(apiserver.state().configuration_writes, 3 + 7);
     assert_eq!(apiserver.state().secret_writes, 1);
 }
 
@@ -404,18 +404,29 @@ async fn pass(time: Duration) {
 /// Asserts that clients trust whatever a ready replica serves, for three minutes: longer than a change of
 /// CA takes.
 async fn always_trusted(apiserver: &Apiserver, replicas: &[&Replica], before: &Stored) {
+    let mut seen = None;
     for _ in 0..1_800 {
         pass(Duration::from_millis(100)).await;
+        let ready = replicas.iter().filter(|replica| replica.is_ready());
+        let serials: Vec<_> = ready.map(|replica| replica.serial()).collect();
+        let objects = {
+            let state = apiserver.state();
+            (state.secret.clone(), state.configuration.clone())
+        };
+        // To check certificates takes far longer than to compare what they are in.
+        let now = Some((objects, serials.clone()));
+        if now == seen {
+            continue;
+        }
+        seen = now;
         let mut known = vec![before.clone()];
         if apiserver.state().secret.is_some() {
             known.push(present(apiserver));
         }
         let bundle = configured(apiserver);
-        for replica in replicas.iter().filter(|replica| replica.is_ready()) {
-            let served = known
-                .iter()
-                .find(|stored| serial(stored) == replica.serial());
-            assert!(served.is_some_and(|stored| trusts(&bundle, stored)));
+        for served in serials {
+            let stored = known.iter().find(|stored| serial(stored) == served);
+            assert!(stored.is_some_and(|stored| trusts(&bundle, stored)));
         }
     }
 }
