@@ -1,4 +1,4 @@
-//! Twenty years of an authority: two replicas that race, restarts, and accidents.
+//! Ten years of an authority: two replicas that race, restarts, and accidents.
 //!
 //! At all times, a client that trusts what the webhook configuration holds, or held two seconds ago, accepts
 //! the leaf that a replica serves.
@@ -12,17 +12,17 @@ use crate::authority::authority;
 use crate::trusting::{days, parsed, start, trusts};
 
 #[test]
-fn whatever_happens_in_twenty_years_clients_trust_what_they_are_shown() {
+fn whatever_happens_in_ten_years_clients_trust_what_they_are_shown() {
     let mut world = World::new(7);
-    while world.passed < days(20 * 365) {
+    while world.passed < days(10 * 365) {
         world.lives_for_a_minute();
         let absence = world.dice.below(28 * 24 * 60 * 60);
         world.passes(Duration::from_secs(absence));
         world.checked.clear();
     }
     world.lives_for_a_minute();
-    assert!(world.cas.len() >= 6, "{} CAs", world.cas.len());
-    assert!(world.leaves.len() >= 100, "{} leaves", world.leaves.len());
+    assert!(world.cas.len() >= 3, "{} CAs", world.cas.len());
+    assert!(world.leaves.len() >= 50, "{} leaves", world.leaves.len());
 }
 
 struct World {
