@@ -676,8 +676,8 @@ async fn stages_go_in_order_when_their_window_opens_or_their_config_is_released(
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_hundred_cost_one_patch_each_and_look_at_each_other_only_a_few_times() {
-    const COUNT: usize = 500;
+async fn two_hundred_cost_one_patch_each_and_look_at_each_other_only_a_few_times() {
+    const COUNT: usize = 200;
     let name = |number| format!("w{number:03}");
     let operator = at_rest((0..COUNT).map(|number| staged(&name(number)))).await;
     let reads = operator.reads("app").len();
