@@ -442,11 +442,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn more_than_a_million_comparisons_with_expressions_are_left_out() {
-        let expressions: Vec<_> = (0..20).map(|n| format!("oth-{n}.*")).collect();
+        let expressions: Vec<_> = (0..30).map(|n| format!("oth-{n}.*")).collect();
         let expressions = expressions.join(",");
         let asking = asking("configmap.reloader.stakater.com/reload", &expressions);
         let app = |n| json!({"metadata": {"name": format!("app-{n}"), "namespace": "shop"}});
-        let all: Vec<_> = (0..50_001).map(app).collect();
+        let all: Vec<_> = (0..33_334).map(app).collect();
         let names = "/api/v1/namespaces/shop/configmaps";
         let with_names = asking.with(names, json!({"metadata": {}, "items": all}));
         let (text, _) = of(with_names, "ops").await.unwrap();
