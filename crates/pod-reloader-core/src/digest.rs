@@ -297,8 +297,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_requested_data_keys_are_remembered_of_a_hundred_thousand() {
-        let data: BTreeMap<_, _> = (0..100_000).map(|n| (n.to_string(), "1")).collect();
+    fn only_requested_data_keys_are_remembered_of_a_thousand() {
+        let data: BTreeMap<_, _> = (0..1_000).map(|n| (n.to_string(), "1")).collect();
         let json = json!({"metadata": {"uid": "1", "resourceVersion": "1"}, "data": data});
         let json = json.to_string();
         let asked: DataKeys = ["7", "absent"].map(Into::into).into();
@@ -370,11 +370,14 @@ mod tests {
         assert!(!format!("{error} {error:?}").contains("hunter2"));
     }
 
+    /// Returns data of a few letters, so that two of them are often nearly alike.
+    fn data() -> impl Strategy<Value = BTreeMap<String, String>> {
+        prop::collection::btree_map("[aé\u{0}]{0,2}", "[aé\u{0}]{0,2}", 0..4)
+    }
+
     proptest! {
         #[test]
-        fn different_contents_have_different_digests(
-            one: BTreeMap<String, String>, other: BTreeMap<String, String>
-        ) {
+        fn different_contents_have_different_digests(one in data(), other in data()) {
             let digests = [&one, &other].map(|data| digest_of(&json!({ "data": data })));
             prop_assert_eq!(one == other, digests[0] == digests[1]);
         }

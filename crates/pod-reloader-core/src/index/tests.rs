@@ -244,6 +244,8 @@ fn a_limited_number_of_left_out_workloads_is_remembered() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn both_ways_agree_after_any_history(
         history in prop::collection::vec(("[a-c]", prop::option::of("[a-d](,[a-d]){0,3}")), 0..40)

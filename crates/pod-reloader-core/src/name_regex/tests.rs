@@ -128,7 +128,7 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn a_compiled_expression_matches_what_the_crate_regex_matches(
         text in expression(),

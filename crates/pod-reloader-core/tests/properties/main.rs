@@ -30,7 +30,8 @@ proptest! {
     }
 
     #[test]
-    fn the_first_256_names_of_long_lists_are_tracked(names in vec("[a-z0-9]{2}", 200..600)) {
+    fn the_first_256_names_of_long_lists_are_tracked(names in vec(0..1296_u16, 200..600)) {
+        let names: Vec<_> = names.iter().map(|name| format!("{name:x}")).collect();
         annotations::hold(names.join(",").as_bytes());
     }
 
