@@ -1069,11 +1069,10 @@ async fn wait_for_reads(operator: &Operator, reads: usize) {
 async fn watch(operator: &Operator, time: Duration, mut does: impl FnMut(&Operator)) {
     let (until, mut seen) = (Instant::now() + time, Value::Null);
     while Instant::now() < until {
-        let web = operator.apiserver.deployment("web");
-        let version = &web["metadata"]["resourceVersion"];
-        if *version != seen {
+        let version = operator.apiserver.version_of("web");
+        if version != seen {
             operator.sees("web");
-            seen = version.clone();
+            seen = version;
         }
         does(operator);
         pass(Duration::from_millis(100)).await;

@@ -231,6 +231,11 @@ impl Apiserver {
         self.lock().deployments[name].clone()
     }
 
+    /// Returns the resourceVersion of a Deployment.
+    pub(super) fn version_of(&self, name: &str) -> Value {
+        self.lock().deployments[name]["metadata"]["resourceVersion"].clone()
+    }
+
     /// Returns the times of the calls for which `is_meant` holds.
     pub(super) fn times(&self, is_meant: impl Fn(&Call) -> bool) -> Vec<Instant> {
         let state = self.lock();

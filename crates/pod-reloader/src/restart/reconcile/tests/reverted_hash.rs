@@ -225,7 +225,7 @@ proptest! {
         has_limit: bool,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = { runtime }.enable_all().start_paused(true).build().unwrap();
+        let runtime = { runtime }.enable_time().start_paused(true).build().unwrap();
         runtime.block_on(play(reactions, deeds, has_limit));
     }
 }
