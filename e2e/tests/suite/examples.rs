@@ -1,6 +1,7 @@
-//! The manifests in `examples/` are accepted without a warning, and pod-reloader manages what is in them.
+//! The manifests in `examples/` that need no more than this scene has are accepted without a warning, and pod-reloader
+//! manages what is in them.
 //!
-//! `docs.rs` applies them once more, as their README shows, with those that need more than this scene has.
+//! `docs.rs` applies all of them, as their README shows.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +11,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Options, PATIENCE, Scene, crds::crd, wait_for, workload::CONFIG_HASH,
+    Attempt, ControlPlane, Options, PATIENCE, Scene, chart, crds::crd, wait_for,
+    workload::CONFIG_HASH,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +22,7 @@ use crate::custom::managed::install_to_stay;
 const HAS: [&str; 4] = ["", "`pin`", "`customResources`", "Argo Rollouts"];
 
 #[tokio::test]
-async fn each_example_is_accepted_without_a_warning_and_managed() -> Result<()> {
+async fn examples_are_accepted_without_a_warning_and_managed() -> Result<()> {
     let control_plane = ControlPlane::connect()?;
     install_to_stay(&control_plane, &crd("rollouts")).await?;
     let options = Options {
@@ -54,8 +56,8 @@ async fn each_example_is_accepted_without_a_warning_and_managed() -> Result<()> 
 /// `docs.rs` runs these commands, so no example is left out.
 #[test]
 fn each_example_is_in_the_list_of_examples_and_in_the_commands_below_it() -> Result<()> {
-    let page = fs::read_to_string(examples().join("README.md"))?;
-    let (_, commands) = page.split_once("\n## Try them\n").context("commands")?;
+    let page = page()?;
+    let commands = commands(&page)?;
     let loops = commands
         .lines()
         .filter_map(|it| it.strip_prefix("for name in ")?.strip_suffix("; do"));
@@ -77,6 +79,28 @@ fn each_example_is_in_the_list_of_examples_and_in_the_commands_below_it() -> Res
     Ok(())
 }
 
+/// A need with another name would be one that the scene does not have, so nobody would see a warning.
+#[test]
+fn what_examples_need_is_in_the_chart_or_beside_the_commands() -> Result<()> {
+    let page = page()?;
+    let commands = commands(&page)?;
+    let values = fs::read_to_string(chart().join("values.yaml"))?;
+    let is_value = |name: &str| {
+        let mut lines = values.lines();
+        lines.any(|line| line.starts_with(&format!("{name}:")))
+    };
+    for Example { file, needs } in listed()? {
+        for need in needs {
+            let is_known = match need.strip_prefix('`') {
+                Some(value) => value.strip_suffix('`').is_some_and(is_value),
+                None => commands.contains(&need),
+            };
+            ensure!(is_known, "{file} needs {need}");
+        }
+    }
+    Ok(())
+}
+
 /// A row of the list of examples.
 struct Example {
     file: String,
@@ -86,8 +110,8 @@ struct Example {
 
 /// Reads the list of examples.
 fn listed() -> Result<Vec<Example>> {
-    let list = fs::read_to_string(examples().join("README.md"))?;
-    let rows = list.lines().filter_map(|line| line.strip_prefix("| ["));
+    let page = page()?;
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ["));
     let example = |row: &str| {
         let (file, _) = row.split_once(']')?;
         let needs = row.split('|').nth(2)?;
@@ -97,6 +121,17 @@ fn listed() -> Result<Vec<Example>> {
         })
     };
     Ok(rows.filter_map(example).collect())
+}
+
+/// Returns the page with the list of examples, and with the commands that apply them.
+fn page() -> Result<String> {
+    Ok(fs::read_to_string(examples().join("README.md"))?)
+}
+
+/// Returns the part of the page that has the commands.
+fn commands(page: &str) -> Result<&str> {
+    let (_, commands) = page.split_once("\n## Try them\n").context("commands")?;
+    Ok(commands)
 }
 
 /// Returns the workloads among the objects that kubectl says it has applied, such as `deployment/web`.
