@@ -58,10 +58,10 @@ impl Workload {
             + ours.map(of_ours).sum::<usize>()
             + of_references(references)
             + size_of_val(&**listed_only)
-            + requirements.iter().map(of_requirement).sum::<usize>()
-            + untracked_requirements
+            + requirements
                 .iter()
-                .map(|it| REFERENCE + of_requirement(it))
+                .chain(untracked_requirements)
+                .map(|it| of_requirement(it, references))
                 .sum::<usize>()
             + of_values(&markers.annotations)
             + of_values(&markers.labels)
@@ -118,15 +118,22 @@ fn of_references(references: &References) -> usize {
     objects + claims.sum::<usize>() + patterns.sum::<usize>() + rejected
 }
 
-fn of_requirement(requirement: &Requirement) -> usize {
+fn of_requirement(requirement: &Requirement, references: &References) -> usize {
     let Requirement {
         reference,
         key,
         is_variable: _,
     } = requirement;
-    // Missing requirements are stored twice more, to remember what was found and reported.
+    // It shares the reference of a claim on the object, if there is one.
+    let own = if references.names(reference) {
+        0
+    } else {
+        REFERENCE
+    };
+    // The key is stored twice more: with the digest of its entry, and in what was reported as missing.
     let key = key.as_deref().map_or(0, text);
-    size_of::<Requirement>() + 2 * size_of::<Unmet>() + text(reference.name.as_str()) + 2 * key
+    let rest = text(reference.name.as_str()) + 3 * key;
+    size_of::<Requirement>() + own + 2 * size_of::<Unmet>() + rest
 }
 
 fn of_values(values: &Values) -> usize {
