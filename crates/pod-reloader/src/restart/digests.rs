@@ -36,7 +36,8 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct Digests {
     source: Source,
     workloads: Arc<Workloads>,
-    /// What was read. The keys are those of the index, unless only a regular expression matches.
+    /// What was read. The keys are those of the index, unless a regular expression has matched first. Locked before the
+    /// workloads, never while they are.
     entries: Mutex<HashMap<Arc<Reference>, Arc<Entry>>>,
     /// The objects of a kind in a namespace, for workloads that have regular expressions.
     listings: Mutex<HashMap<(ConfigKind, Name), Arc<Listing>>>,
