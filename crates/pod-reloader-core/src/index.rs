@@ -242,6 +242,10 @@ impl Index {
         }
         let namespace = workload.id.namespace.clone();
         workload.share_references(|reference| {
+            debug_assert_eq!(
+                reference.namespace, namespace,
+                "a reference is into its own namespace"
+            );
             let known = self.shared_reference(reference);
             known.unwrap_or_else(|| {
                 Arc::new(Reference {
