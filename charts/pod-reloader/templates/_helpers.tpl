@@ -270,7 +270,7 @@ it stays when the release goes. */ -}}
 {{- $kind := index . 1 -}}
 {{- $name := index . 2 -}}
 {{ include "pod-reloader.policyHead" (list (first .) (printf "%sBinding" $kind) $name) }}
-{{- if eq (last .) "stays" }}
+{{- if and (eq (len .) 4) (eq (last .) "stays") }}
   annotations:
     {{- include "pod-reloader.stays" (first .) | nindent 4 }}
 {{- end }}
