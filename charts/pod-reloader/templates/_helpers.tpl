@@ -300,7 +300,7 @@ spec:
         resources: [{{ $resource }}, {{ $resource }}/*]
         scope: {{ index . 3 }}
   matchConditions:
-    # The garbage collector would delete it for the owners that it has, and then what it owns.
+    # The garbage collector would delete it for the owners that it has, and what it owns, if anything.
     - name: spec-or-deciding-metadata-is-written
       expression: >-
         request.operation == 'CREATE' || object.spec != oldObject.spec ||
