@@ -3,10 +3,11 @@
 //!
 //! They know no workload, no review and no flag. Of the rules they know only what all parts have in common: a
 //! [`Name`](pod_reloader_core::name::Name), an [`Item`](pod_reloader_core::item::Item) of a queue, what may be read of
-//! [foreign objects](pod_reloader_core::foreign) and of our [own](pod_reloader_core::slim), what is
-//! remembered of a [status](pod_reloader_core::ready), by which name the operator writes, and the texts of two
-//! [errors](error::CallError). A controller brings the rest: what a [`Controller`](controller::Controller) does in a term
-//! has a [`Kit`](kit::Kit), and passes a [`Follower`](follower::Follower) to each of its watches.
+//! [foreign objects](pod_reloader_core::foreign) and of our [own](pod_reloader_core::slim), what is remembered of a
+//! [status](pod_reloader_core::ready), by which name the operator writes, and the texts of two
+//! [errors](error::CallError). A controller brings the rest: a function that returns its
+//! [`Controller`](controller::Controller), which works with a [`Kit`](kit::Kit) and passes a
+//! [`Follower`](follower::Follower) to each of its watches.
 //!
 //! For all that, they are for one operator: [`Clients`](client::Clients) has a client for each of its purposes, and the
 //! sizes in [`budget`] and [`server`] are those that its reviews and its webhook need.
