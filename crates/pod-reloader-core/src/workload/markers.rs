@@ -53,8 +53,7 @@ impl Markers {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     asked: Arc<Keys>,
-    /// The requested keys that are present, and all that begin with a requested prefix, sorted. All workloads share
-    /// the requested keys.
+    /// The requested keys that are present, and all that begin with a requested prefix, sorted.
     present: Box<[(Arc<str>, Box<str>)]>,
 }
 
