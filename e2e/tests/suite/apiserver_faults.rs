@@ -50,7 +50,7 @@ async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result
         apiserver.stop(Duration::from_secs(30)).await;
         all_are_called(scene).await?;
         apiserver.start_again()?;
-        scene.control_plane.ready(Component::Apiserver).await?;
+        ready_again(scene).await?;
         all_are_called(scene).await
     };
     let tries = under_edits(scene, "a restart", restart).await?;
@@ -87,7 +87,7 @@ async fn death_while_patches_are_made(scene: &Scene, oracles: &mut Oracles<'_>) 
     apiserver.kill().await;
     patches.remove();
     apiserver.start_again()?;
-    scene.control_plane.ready(Component::Apiserver).await?;
+    ready_again(scene).await?;
     oracles.check("a death", Expected::revisions(1)).await
 }
 
@@ -116,10 +116,18 @@ async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     }
     all_are_called(scene).await?;
     apiserver.resume()?;
-    scene.control_plane.ready(Component::Apiserver).await?;
+    ready_again(scene).await?;
     scene.leader().await?;
     change(scene, "after a freeze").await?;
     oracles.check("a freeze", Expected::up_to(2)).await
+}
+
+/// Waits until the apiserver is ready after a fault, and restarts the controllers. After several faults,
+/// they would wait for up to a minute before they look at anything again.
+async fn ready_again(scene: &Scene) -> Result<()> {
+    let control_plane = &scene.control_plane;
+    control_plane.ready(Component::Apiserver).await?;
+    control_plane.restart(Component::ControllerManager).await
 }
 
 /// Asserts that all replicas can be called, whatever the apiserver does.

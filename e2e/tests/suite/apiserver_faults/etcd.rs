@@ -10,6 +10,7 @@ use pod_reloader_e2e::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
+use super::ready_again;
 use crate::faults::{change, everywhere, lists, patches, under_edits};
 
 /// Breaks etcd in each way. The apiserver is not of use afterwards: it goes on with data that etcd has lost.
@@ -34,7 +35,7 @@ async fn death_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<(
         cannot_be_read(scene).await?;
         etcd.start_again()?;
         scene.control_plane.ready(Component::Etcd).await?;
-        scene.control_plane.ready(Component::Apiserver).await
+        ready_again(scene).await
     };
     let tries = under_edits(scene, "a death", death).await?;
     oracles.check("a death", Expected::up_to(tries)).await
@@ -65,7 +66,7 @@ async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<
         }
         etcd.resume()?;
         scene.control_plane.ready(Component::Etcd).await?;
-        scene.control_plane.ready(Component::Apiserver).await
+        ready_again(scene).await
     };
     let tries = under_edits(scene, "a freeze", freeze).await?;
     scene.leader().await?;
@@ -90,7 +91,7 @@ async fn compaction_while_nobody_watches(scene: &Scene, oracles: &mut Oracles<'_
     let apiserver = control_plane.process(Component::Apiserver)?;
     apiserver.kill().await;
     apiserver.start_again()?;
-    control_plane.ready(Component::Apiserver).await?;
+    ready_again(scene).await?;
     cut.remove();
     lists.have_applied(WATCHES).await?;
     lists.remove();
