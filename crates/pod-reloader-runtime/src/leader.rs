@@ -43,7 +43,8 @@ pub(crate) const CALL: Duration = Duration::from_secs(3);
 ///
 /// A term is dropped when the Lease is lost. It is begun anew if the Lease shows that the cluster was
 /// restored from a backup: the old watches would wait at a resourceVersion that the restored cluster has
-/// yet to reach, and stay silent.
+/// yet to reach, and stay silent. A backup that was made after the last renewal cannot be told: it has the
+/// same Lease.
 pub async fn lead<T: Future<Output = ()>>(
     client: Client,
     namespace: Name,

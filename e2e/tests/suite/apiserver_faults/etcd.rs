@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use http::Method;
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
@@ -10,7 +11,7 @@ use pod_reloader_e2e::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ready_again;
+use super::{ready_again, terms_begun};
 use crate::faults::{change, everywhere, lists, patches, under_edits};
 
 /// Breaks etcd in each way. The apiserver is not of use afterwards: it goes on with data that etcd has lost.
@@ -122,19 +123,13 @@ async fn restore<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<Oracles<'
 async fn restore_under_the_apiserver<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<()> {
     let (copy, workloads) = copy_before_changes(scene, oracles).await?;
     let web = workloads.first().context("there are some")?;
-    let noticed = || -> Result<usize> {
-        let logs = scene.replicas().into_iter();
-        let logs = logs.map(|replica| replica.operator.log());
-        let logs = logs.collect::<Result<String>>()?;
-        Ok(logs.matches("restored to an earlier state").count())
-    };
-    let before = noticed()?;
+    let before = terms_begun(scene)?;
     let control_plane = &scene.control_plane;
     copy.restore(control_plane, Restore::UnderApiserver).await?;
-    wait_for("the restore to be noticed", PATIENCE, async || {
-        Ok(match noticed()? > before {
+    wait_for("a leader to read everything again", PATIENCE, async || {
+        Ok(match terms_begun(scene)? > before {
             true => Attempt::Done(()),
-            false => Attempt::NotYet("it was not".to_owned()),
+            false => Attempt::NotYet("no term has begun".to_owned()),
         })
     })
     .await?;
@@ -144,12 +139,15 @@ async fn restore_under_the_apiserver<'a>(scene: &'a Scene, oracles: Oracles<'a>)
     scene.right(web).await
 }
 
-/// Copies etcd, and makes changes that the copy lacks.
+/// Copies etcd, and makes changes that the copy lacks, among them a renewal of the Lease: by its version, the leader
+/// tells that etcd was restored.
 async fn copy_before_changes(
     scene: &Scene,
     mut oracles: Oracles<'_>,
 ) -> Result<(EtcdCopy, Vec<Workload>)> {
     let copy = EtcdCopy::take(&scene.control_plane)?;
+    let renewal = Requests::containing("/leases").method(Method::PATCH);
+    let renewals = everywhere(scene, &Rule::count(renewal))?;
     change(scene, "lost by the restore").await?;
     // A client that has seen these waits for a version that is not reached again for a long time.
     let noise: Vec<_> = (0..500)
@@ -159,6 +157,9 @@ async fn copy_before_changes(
     oracles
         .check("a change that is lost later", Expected::revisions(1))
         .await?;
+    // The second one begins when the first has been answered.
+    renewals.have_applied(2).await?;
+    renewals.remove();
     Ok((copy, oracles.workloads().to_vec()))
 }
 
