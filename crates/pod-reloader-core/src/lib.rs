@@ -22,6 +22,7 @@ pub mod raw;
 pub mod ready;
 pub mod reference;
 pub mod release;
+pub mod room;
 pub mod selector;
 pub mod texts;
 pub mod window;

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 pub use pod_reloader_core::item::Item;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::room::give_back_room;
 use tokio::time::Instant;
 
 /// Items to handle. Each is queued at most once, and is never handled twice at the same time.
@@ -85,6 +86,10 @@ impl<T: Item> Queue<T> {
         if line.is_empty() {
             self.lines.remove(&namespace);
         } else {
+            // What the other items leave behind can use this room.
+            if line.len() < line.capacity() / 4 {
+                line.shrink_to(line.capacity() / 2);
+            }
             self.turns.push_back(namespace);
         }
         self.slots.insert(item.clone(), Slot::Running(None));
@@ -115,6 +120,8 @@ impl<T: Item> Queue<T> {
                 at_once: self.at_once,
                 ..Self::default()
             };
+        } else {
+            give_back_room(&mut self.slots);
         }
     }
 
@@ -258,6 +265,22 @@ mod tests {
         let next = queue.pop(start).map(|id| id.namespace.to_string());
         assert_eq!(next.as_deref(), Some("slow"));
         assert_eq!(queue.pop(start), None);
+    }
+
+    #[test]
+    fn room_is_given_back_while_some_items_are_left() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        for number in 0..1_000 {
+            queue.push(id(&number.to_string()), start);
+        }
+        for _ in 0..990 {
+            let next = queue.pop(start).unwrap();
+            queue.done(next, None);
+        }
+        let lines: usize = queue.lines.values().map(VecDeque::capacity).sum();
+        assert!(lines <= 64, "{lines}");
+        let slots = queue.slots.capacity();
+        assert!(slots <= 64, "{slots}");
     }
 
     #[test]
