@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::certificates::Loaded;
 use pod_reloader_core::cron_job::DueRun;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::room::give_back_room;
 use pod_reloader_core::stuck::LastLook;
 use pod_reloader_core::together::Round;
 use pod_reloader_core::trials::Trials;
@@ -81,6 +82,7 @@ impl Memories {
             let made = act(memory);
             if memory.is_empty() {
                 all.remove(id);
+                give_back_room(&mut all);
             }
             return made;
         }
@@ -148,7 +150,10 @@ impl Memories {
 
     /// Forgets a workload, and returns what was remembered of it.
     pub(crate) fn forget(&self, id: &WorkloadId) -> Option<WorkloadMemory> {
-        self.0.lock().remove(id)
+        let mut all = self.0.lock();
+        let memory = all.remove(id);
+        give_back_room(&mut all);
+        memory
     }
 }
 
@@ -240,6 +245,28 @@ mod tests {
         memories.with(&id, |memory| memory.trials = Some(Box::default()));
         assert!(memories.forget(&id).is_some());
         assert_eq!(known(), 0);
+    }
+
+    #[test]
+    fn the_table_becomes_smaller_as_workloads_come_to_rest() {
+        let memories = Memories::default();
+        let id = |number: usize| WorkloadId {
+            kind: WorkloadKind::DEPLOYMENT,
+            namespace: Name::parse("ns").unwrap(),
+            name: number.to_string().into(),
+        };
+        for number in 0..1_000 {
+            memories.with(&id(number), |memory| memory.is_foreign = true);
+        }
+        let room = || memories.0.lock().capacity();
+        for number in 0..900 {
+            memories.with(&id(number), |memory| memory.is_foreign = false);
+        }
+        assert!(room() <= 500, "{}", room());
+        for number in 900..990 {
+            memories.forget(&id(number));
+        }
+        assert!(room() <= 64, "{}", room());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pod_reloader_core::brake::Writes;
+use pod_reloader_core::room::give_back_room;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
@@ -92,7 +93,9 @@ impl RecentWrites {
     /// Forgets writes that no longer affect anything.
     pub(crate) fn tidy(&self) {
         let now = now();
-        self.0.lock().retain(|_, writes| !writes.is_over(now));
+        let mut all = self.0.lock();
+        all.retain(|_, writes| !writes.is_over(now));
+        give_back_room(&mut all);
     }
 }
 
