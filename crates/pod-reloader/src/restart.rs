@@ -27,6 +27,7 @@ mod left_out;
 mod lists;
 pub(crate) mod loop_status;
 mod memory;
+mod moment;
 mod namespaces;
 mod parts;
 mod passes;

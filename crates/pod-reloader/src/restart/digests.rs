@@ -104,7 +104,7 @@ impl Digests {
             .buffer_unordered(READS_AT_ONCE)
             .try_collect()
             .await?;
-        let times = reads.iter().map(|(_, read)| read.changed);
+        let times = reads.iter().map(|(_, read)| Instant::from(read.changed));
         let times = times.chain(changes.iter().map(|(_, at)| *at));
         let changed = times.max().max(changed).unwrap_or_else(Instant::now);
         let mut heard_of = Vec::new();
@@ -114,7 +114,7 @@ impl Digests {
                     heard_of.extend(at.map(|at| (reference.clone(), at)));
                 }
                 Sight::Changed if changes.iter().any(|(known, _)| known == reference) => {}
-                Sight::Changed => changes.push((reference.clone(), read.changed)),
+                Sight::Changed => changes.push((reference.clone(), read.changed.into())),
             }
         }
         Ok(Snapshot {
@@ -177,7 +177,7 @@ impl Digests {
             _ => false,
         };
         if !known {
-            state.forgotten = Some(now);
+            state.forgotten = Some(now.into());
         }
         !known
     }

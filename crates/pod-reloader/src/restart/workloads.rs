@@ -13,6 +13,8 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
+use crate::restart::moment::Moment;
+
 /// The managed workloads, as they were last seen.
 pub(crate) struct Workloads(Mutex<Inner>);
 
@@ -23,11 +25,11 @@ struct Inner {
 
 struct Seen {
     /// The time when the current config hash and baseline were first seen.
-    hash_since: Instant,
+    hash_since: Moment,
     /// The last resourceVersion that was seen.
     version: u64,
     /// The time of the first news of one of its objects that no pass has handled yet.
-    first_news: Option<Instant>,
+    first_news: Option<Moment>,
 }
 
 impl Workloads {
@@ -58,12 +60,12 @@ impl Workloads {
             Some(seen) => {
                 seen.version = version;
                 if !same_hash {
-                    seen.hash_since = now;
+                    seen.hash_since = now.into();
                 }
             }
             None => {
                 let seen = Seen {
-                    hash_since: now,
+                    hash_since: now.into(),
                     version,
                     first_news: None,
                 };
@@ -84,7 +86,8 @@ impl Workloads {
     /// Returns the workload, and since when it has carried its current config hash and baseline.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
         let inner = self.0.lock();
-        Some((inner.index.workload(id)?, inner.seen.get(id)?.hash_since))
+        let hash_since = inner.seen.get(id)?.hash_since;
+        Some((inner.index.workload(id)?, hash_since.into()))
     }
 
     /// Returns true if the workload has been seen at a later resourceVersion than this.
@@ -114,7 +117,8 @@ impl Workloads {
 
     /// Takes out the time of the first news of a workload's objects, for a pass to handle.
     pub(crate) fn take_first_news(&self, id: &WorkloadId) -> Option<Instant> {
-        self.0.lock().seen.get_mut(id)?.first_news.take()
+        let first_news = self.0.lock().seen.get_mut(id)?.first_news.take();
+        first_news.map(Instant::from)
     }
 
     /// Puts the time back, because the pass has not handled the news.
@@ -216,6 +220,7 @@ impl Workloads {
 impl Inner {
     /// Notes the time of news of one of a workload's objects.
     fn note_news(&mut self, id: &WorkloadId, at: Instant) {
+        let at = Moment::from(at);
         if let Some(seen) = self.seen.get_mut(id) {
             let first = seen.first_news.get_or_insert(at);
             *first = at.min(*first);

@@ -9,6 +9,8 @@ use pod_reloader_core::duration::MAX_SETTLE_PERIOD;
 use pod_reloader_core::reference::Reference;
 use tokio::time::Instant;
 
+use crate::restart::moment::Moment;
+
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) state: Mutex<State>,
@@ -20,7 +22,7 @@ pub(super) struct Entry {
 pub(super) struct State {
     pub(super) known: Known,
     /// The time of the last event that reported something new.
-    pub(super) forgotten: Option<Instant>,
+    pub(super) forgotten: Option<Moment>,
     /// True if the last attempt to read the object failed.
     pub(super) is_failing: bool,
     /// True if the object had the same content as before when it was last read because of news.
@@ -72,8 +74,8 @@ impl Default for Known {
 #[derive(Clone)]
 pub(super) struct Read {
     pub(super) presence: Presence,
-    pub(super) began: Instant,
-    pub(super) changed: Instant,
+    began: Moment,
+    pub(super) changed: Moment,
     pub(super) sight: Sight,
 }
 
@@ -126,7 +128,7 @@ impl State {
     /// began.
     pub(super) fn fresh(&self, since: Option<Instant>) -> Option<&Read> {
         let read = self.read()?;
-        let is_late_enough = since.is_none_or(|since| read.began >= since);
+        let is_late_enough = since.is_none_or(|since| read.began >= Moment::from(since));
         let is_latest = self
             .forgotten
             .is_none_or(|forgotten| read.began > forgotten);
@@ -136,7 +138,8 @@ impl State {
     /// Returns the time of the news that the last read is older than, if they may be of other content.
     pub(super) fn news(&self) -> Option<Instant> {
         let read = self.read().filter(|_| !self.is_unchanged_by_news)?;
-        self.forgotten.filter(|at| *at >= read.began)
+        let news = self.forgotten.filter(|at| *at >= read.began)?;
+        Some(news.into())
     }
 
     /// Returns the read that follows the last one.
@@ -146,7 +149,7 @@ impl State {
         {
             self.is_unchanged_by_news = last.presence.same_content(&presence);
         }
-        Read::after(&self.known, presence, began)
+        Read::after(&self.known, presence, began.into())
     }
 }
 
@@ -159,7 +162,7 @@ impl Read {
         }
     }
 
-    fn after(known: &Known, presence: Presence, began: Instant) -> Self {
+    fn after(known: &Known, presence: Presence, began: Moment) -> Self {
         let (changed, sight) = match known {
             Known::Read(last) if last.presence.same_content(&presence) => {
                 (last.changed, last.sight)
