@@ -45,7 +45,7 @@ impl Restarted {
         let staging = staging.filter(|it| kinds.any(|kind| it.staged.includes(kind)));
         let health = staging.map_or(Health::Unknown, |it| it.health);
         Some(Self {
-            id: workload.id.clone(),
+            id: (*workload.id).clone(),
             stage: staging.map(|it| it.stage),
             is_healthy: health == Health::Healthy,
             counts: health != Health::Unknown && workload.stall.is_none(),

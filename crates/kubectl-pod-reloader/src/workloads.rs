@@ -281,8 +281,9 @@ pub(crate) async fn list_labelled<'a, T>(
                 let namespace = namespaces.of(cluster, operators, &namespace).await;
                 let seen = seen(operators, kind, &api_version, &object, namespace);
                 taken.extend(seen.and_then(|seen| {
-                    let id = seen.workload.id.clone();
-                    Some(((id.namespace, id.kind, id.name), take(seen)?))
+                    let id = &seen.workload.id;
+                    let place = (id.namespace.clone(), id.kind, id.name.clone());
+                    Some((place, take(seen)?))
                 }));
             }
         }

@@ -211,7 +211,7 @@ impl Index {
                 .is_some_and(|workload| workload.references.mention(reference))
         };
         let changed = affected.before.as_ref().or(affected.now.as_ref());
-        let changed = changed.map(|workload| &workload.id);
+        let changed = changed.map(|workload| &*workload.id);
         let is_other = |id: &WorkloadId| Some(id) != changed;
         self.workloads_of(reference).any(is_other)
             || mentions(&affected.before) && mentions(&affected.now)
@@ -234,11 +234,13 @@ impl Index {
         self.namespaces.get(namespace).map_or(0, |it| it.weight)
     }
 
-    /// Makes a workload use what the index has anyway: the name of its namespace, and the references to objects that
-    /// others name.
+    /// Makes a workload use what the index has anyway: its identity, or else the name of its namespace, and the
+    /// references to objects that others name.
     fn share_references(&self, workload: &mut Workload) {
-        if let Some((namespace, _)) = self.namespaces.get_key_value(&workload.id.namespace) {
-            workload.id.namespace = namespace.clone();
+        if let Some(id) = self.shared_id(&workload.id) {
+            workload.id = id;
+        } else if let Some((namespace, _)) = self.namespaces.get_key_value(&workload.id.namespace) {
+            Arc::make_mut(&mut workload.id).namespace = namespace.clone();
         }
         let namespace = workload.id.namespace.clone();
         workload.share_references(|reference| {
@@ -267,7 +269,7 @@ impl Index {
     }
 
     fn insert(&mut self, workload: Arc<Workload>, weight: usize) {
-        let id = Arc::new(workload.id.clone());
+        let id = workload.id.clone();
         for reference in workload.references.shared() {
             let consumers = self.consumers.entry(reference.clone());
             let consumers = consumers.or_insert_with(|| Consumers::One(id.clone()));

@@ -61,8 +61,8 @@ impl Item for WorkloadId {
 /// A workload, parsed once into what the rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// The identity of the workload.
-    pub id: WorkloadId,
+    /// The identity of the workload. The tables of the index share it.
+    pub id: Arc<WorkloadId>,
     /// The group and version in which the workload was read. `None` for built-in kinds.
     pub api_version: Option<Box<str>>,
     /// The UID. Empty during a create.

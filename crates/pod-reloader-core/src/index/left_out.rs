@@ -36,7 +36,7 @@ impl Index {
 
     /// Stops managing a workload, because its namespace has no room for it at this weight.
     pub(super) fn leave_out(&mut self, workload: Arc<Workload>, weight: usize) -> LeftOut {
-        let id = &workload.id;
+        let id = &*workload.id;
         let before = self.remove(id);
         let affected = before.map(|before| self.affected(Some(before), None));
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();

@@ -52,7 +52,7 @@ impl Slots {
             Health::Rolling => true,
             Health::Healthy | Health::Unknown => false,
         };
-        let (id, generation) = (&workload.id, workload.generation);
+        let (id, generation) = (&*workload.id, workload.generation);
         match (is_rolling, self.taken.get_mut(id)) {
             (true, None) => self.begin(id, generation, staging.deadline, now),
             // Until it is healthy, it is one rollout, however often it is scaled.
@@ -99,7 +99,7 @@ impl Slots {
         let Some(staging) = workload.staging.as_deref() else {
             return Ok(());
         };
-        let id = &workload.id;
+        let id = &*workload.id;
         // It has a slot already, or nobody could say when it is done.
         let needs_none =
             self.in_progress(now).any(|it| it == id) || staging.health == Health::Unknown;

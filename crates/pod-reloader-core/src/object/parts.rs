@@ -93,11 +93,11 @@ impl Parts {
             advice: handling.advice.into(),
             together: handling.together,
             releases: Release::of(&reading.tools, annotation, |key| subject.labels.get(key)),
-            id: WorkloadId {
+            id: Arc::new(WorkloadId {
                 kind,
                 namespace,
                 name: identity.name.unwrap_or_default().into(),
-            },
+            }),
         })
     }
 }

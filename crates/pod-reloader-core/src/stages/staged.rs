@@ -68,12 +68,12 @@ impl Stages {
         let Some(staging) = workload.staged() else {
             return self.forget(&workload.id);
         };
-        let Some(known) = self.known.get_mut(&workload.id) else {
+        let Some(known) = self.known.get_mut(&*workload.id) else {
             let mut known = Known::new(staging.clone(), now);
             if is_reloading(workload) {
                 known.is_found_reloading(now);
             }
-            self.known.insert(workload.id.clone(), known);
+            self.known.insert((*workload.id).clone(), known);
             self.fronts.bump(&workload.id.namespace);
             return Vec::new();
         };
@@ -144,7 +144,7 @@ impl Stages {
         undone: Option<Vec<Reference>>,
         now: Instant,
     ) -> Vec<WorkloadId> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let Some(known) = self.of_staged(workload) else {
             return Vec::new();
         };
@@ -203,7 +203,7 @@ impl Stages {
     /// that nobody has looked at may still turn out to be on trial. Returns the workloads that wait for it, if
     /// that is news.
     pub fn looked_in_vain(&mut self, workload: &Workload, is_refused: bool) -> Vec<WorkloadId> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let Some(known) = self.of_staged(workload) else {
             return Vec::new();
         };
@@ -230,7 +230,7 @@ impl Stages {
         changed: &[Changed],
         now: Instant,
     ) -> Peer<'a> {
-        let known = self.known.get(&workload.id);
+        let known = self.known.get(&*workload.id);
         let standing = match staging.health {
             _ if known.is_some_and(|it| it.is_reloading(changed, now)) => Standing::Tried,
             Health::Healthy => Standing::DueHealthy,
@@ -258,11 +258,11 @@ impl Stages {
 
     /// Computes the front of those that track an object. `consumers` are all of them.
     pub fn compute(&mut self, changed: &Changed, consumers: &[Arc<Workload>], now: Instant) {
-        let ids: HashSet<_> = consumers.iter().map(|consumer| &consumer.id).collect();
+        let ids: HashSet<_> = consumers.iter().map(|consumer| &*consumer.id).collect();
         let mut until = now + FRESH;
         let mut peers = Vec::with_capacity(consumers.len());
         for Workload { id, stall, .. } in consumers.iter().map(Arc::as_ref) {
-            let Some(known) = self.known.get_mut(id) else {
+            let Some(known) = self.known.get_mut(&**id) else {
                 continue;
             };
             // It waits because of another object, for as long as that takes.
@@ -377,6 +377,6 @@ impl Stages {
     /// Returns what is known of a workload, if its restarts are staged as the caller sees it.
     fn of_staged(&mut self, workload: &Workload) -> Option<&mut Known> {
         workload.staged()?;
-        self.known.get_mut(&workload.id)
+        self.known.get_mut(&*workload.id)
     }
 }

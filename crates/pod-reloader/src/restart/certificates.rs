@@ -46,7 +46,7 @@ impl LoadedCertificates {
         let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {
             return true;
         };
-        let id = &workload.id;
+        let id = &*workload.id;
         let are_known = self.memories.with(id, |memory| {
             let loaded = memory.certificates.as_ref();
             loaded.is_some_and(|loaded| loaded.is_of(config_hash))

@@ -53,7 +53,7 @@ impl CronJobs {
     /// Runs a CronJob out of schedule, if a run of it is due and need not wait. Returns when to look again. Creates a Job
     /// once, and reports a failure.
     pub(crate) async fn run(&self, workload: &Workload) -> Option<Instant> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let due = self
             .memories
             .with(id, |memory| memory.run.as_deref().copied())?;
@@ -101,7 +101,7 @@ impl CronJobs {
     fn not_run(&self, workload: &Workload, why: NoRun) {
         let WorkloadId {
             namespace, name, ..
-        } = &workload.id;
+        } = &*workload.id;
         let why = match why {
             NoRun::TooLate => {
                 let error = "it could not begin within startingDeadlineSeconds";

@@ -68,7 +68,7 @@ impl ClosedGate {
         snapshot: &Snapshot,
         opens: &Zoned,
     ) -> Option<Timestamp> {
-        let (id, config_hash) = (&workload.id, present_value(workload)?);
+        let (id, config_hash) = (&*workload.id, present_value(workload)?);
         let objects = &snapshot.objects;
         let expires = self.progress.memories.with(id, |memory| {
             let loaded = memory.certificates.as_ref()?;

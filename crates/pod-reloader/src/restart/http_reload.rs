@@ -86,7 +86,7 @@ impl HttpReloads {
             cause,
             ..
         } = *due;
-        let id = &workload.id;
+        let id = &*workload.id;
         if self.reload_of(workload, cause).is_none() {
             self.is_moot(id);
             return Ok(None);
@@ -116,7 +116,7 @@ impl HttpReloads {
             snapshot,
             ..
         } = *due;
-        let id = &workload.id;
+        let id = &*workload.id;
         let Some(reload) = self.reload_of(workload, cause) else {
             return Ok(None);
         };
@@ -164,7 +164,7 @@ impl HttpReloads {
 
     /// Begins a round in which the pods of a workload reload these changes.
     fn begin_round(&self, due: &DueRestart<'_>, reload: &HttpReload, changes: Changes) {
-        let id = &due.workload.id;
+        let id = &*due.workload.id;
         log_reload(id, "asking pods to reload changed config");
         let begin = Begin {
             id,
@@ -188,7 +188,7 @@ impl HttpReloads {
             snapshot,
             ..
         } = *due;
-        let id = &workload.id;
+        let id = &*workload.id;
         let began = Instant::now();
         let changed = self.memories.due_changes(workload, snapshot);
         let baseline = baseline_after_reload(workload, config_hash);

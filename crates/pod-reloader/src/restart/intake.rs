@@ -100,7 +100,7 @@ impl Intake {
     /// Takes in a workload at a resourceVersion, even if a later one is known. Returns its ID if it is managed, or is
     /// remembered as left out.
     pub(crate) fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
-        let id = workload.id.clone();
+        let id = (*workload.id).clone();
         if !self.scope.manages(&workload) || !self.selects(&id.namespace) {
             self.gone(&id);
             return None;
@@ -176,7 +176,7 @@ impl Intake {
 
     /// Takes in that there is no room for a workload.
     fn leave_out(&self, left_out: &LeftOut) {
-        let id = &left_out.workload.id;
+        let id = &*left_out.workload.id;
         if let Some(affected) = &left_out.affected {
             self.forget_affected(affected);
             self.progress.forget(id);

@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn about(workload: &Workload) -> Self {
         Self {
-            id: workload.id.clone(),
+            id: (*workload.id).clone(),
             uid: workload.uid.clone(),
         }
     }

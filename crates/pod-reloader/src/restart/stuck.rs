@@ -59,7 +59,7 @@ impl StuckPods {
     /// Deletes the pod that keeps a StatefulSet with the right hash from going on, if it has been in the way for
     /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
     pub(crate) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
-        let (id, after) = (&workload.id, self.settings.unstick_after);
+        let (id, after) = (&*workload.id, self.settings.unstick_after);
         if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
             self.memories.with(id, |memory| memory.stuck = None);
             return Ok(());

@@ -37,7 +37,7 @@ impl TogetherWait {
 
     /// Notes which objects of a workload have changed, of those that change together.
     pub(crate) fn look(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
-        let (id, memories) = (&workload.id, &self.progress.memories);
+        let (id, memories) = (&*workload.id, &self.progress.memories);
         let has_looked = || memories.with(id, |memory| memory.round.is_some());
         let is_due = match decision {
             Decision::Set { cause, .. } => cause.is_of_content(),
@@ -62,7 +62,7 @@ impl Restraint for TogetherWait {
         if !cause.is_of_content() {
             return None;
         }
-        let id = &workload.id;
+        let id = &*workload.id;
         let memories = &self.progress.memories;
         match memories.with(id, |memory| verdict(memory.round.as_deref_mut(), together)) {
             Verdict::Go => None,

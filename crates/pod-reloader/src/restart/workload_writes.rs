@@ -49,7 +49,7 @@ impl WorkloadWrites {
         is_written: impl Fn(&Workload) -> bool,
         written: impl FnOnce(),
     ) -> Result<Action, RestartError> {
-        let id = &workload.id;
+        let id = &*workload.id;
         // Another release of the operator may manage the workload by now.
         if !self.intake.selects(&id.namespace) {
             return Ok(Action::AwaitChange);
@@ -71,7 +71,7 @@ impl WorkloadWrites {
         is_written: impl Fn(&Workload) -> bool,
         written: impl FnOnce(),
     ) -> Result<Action, RestartError> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let (recent_writes, max_restarts) =
             (&self.progress.recent_writes, self.settings.max_restarts);
         if let Err(next) = recent_writes.begin_write(id, max_restarts) {

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(workloads.take_first_news(&web.id), None);
         assert_eq!(
             workloads.consumers(&app, Some(now)),
-            std::slice::from_ref(&web.id)
+            std::slice::from_ref(&*web.id)
         );
         // The next version of the workload itself leaves them as they are.
         workloads.apply(web.clone(), 2, later);

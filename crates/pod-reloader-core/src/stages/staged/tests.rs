@@ -132,7 +132,7 @@ impl Shop {
             self.stages.compute(object, &consumers, now);
         }
         let wait = self.stages.turn(&own, &changed, now).wait?;
-        assert_eq!(wait.workload, self.first.id);
+        assert_eq!(wait.workload, *self.first.id);
         Some(wait.why)
     }
 }
@@ -196,7 +196,7 @@ fn a_workload_whose_write_is_refused_is_no_longer_waited_for() {
         shop.goes(&[change], 2);
         assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
         let told = shop.stages.looked_in_vain(&shop.first, is_refused);
-        assert_eq!(told, [shop.last.id.clone()]);
+        assert_eq!(told, [(*shop.last.id).clone()]);
         assert_eq!(shop.waits(shop.change("app", 1), 5), why, "{is_refused}");
     }
 }
@@ -244,7 +244,10 @@ fn a_workload_that_is_forgotten_waits_for_nobody() {
     shop.goes(&[change], 2);
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     assert!(shop.stages.is_waited_for(&shop.first.id));
-    assert_eq!(shop.stages.forget(&shop.last.id), [shop.first.id.clone()]);
+    assert_eq!(
+        shop.stages.forget(&shop.last.id),
+        [(*shop.first.id).clone()]
+    );
     assert!(!shop.stages.is_waited_for(&shop.first.id));
 }
 
@@ -264,7 +267,10 @@ fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_o
     let change = shop.change("app", 1);
     shop.goes(&[change], 2);
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
-    assert_eq!(shop.stages.forget(&shop.first.id), [shop.last.id.clone()]);
+    assert_eq!(
+        shop.stages.forget(&shop.first.id),
+        [(*shop.last.id).clone()]
+    );
     shop.becomes(true, 30, 4);
     let change = shop.change("app", 1);
     shop.goes(&[change], 5);
@@ -272,7 +278,7 @@ fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_o
     assert!(shop.stages.is_waited_for(&shop.first.id));
     assert_eq!(
         shop.stages.stops_waiting(&shop.last.id),
-        Some(shop.first.id.clone())
+        Some((*shop.first.id).clone())
     );
     assert!(!shop.stages.is_waited_for(&shop.first.id));
 }
@@ -289,7 +295,8 @@ fn a_workload_soon_looks_again_if_the_one_that_it_waits_for_is_already_gone() {
     let changed = [shop.change("app", 1)];
     let own = shop.peer(&last, &changed, now);
     let wait = shop.stages.turn(&own, &changed, now).wait.unwrap();
-    assert_eq!((wait.workload, wait.until), (shop.first.id, now + UNSEEN));
+    assert_eq!(wait.workload, *shop.first.id);
+    assert_eq!(wait.until, now + UNSEEN);
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl News {
             topic: Topic::of(notice)?,
             objects,
             api_version: workload.api_version().to_owned(),
-            workload: workload.id.clone(),
+            workload: (*workload.id).clone(),
         })
     }
 }

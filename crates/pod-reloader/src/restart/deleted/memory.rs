@@ -16,7 +16,7 @@ pub(crate) struct Deleted(Mutex<lasting::Deleted>);
 impl Deleted {
     /// Remembers what people had set on a workload that was deleted.
     pub(crate) fn remember(&self, workload: &Workload, settings: Lasting) {
-        let id = &workload.id;
+        let id = &*workload.id;
         if !self.0.lock().note(id, &workload.uid, settings, now()) {
             warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
         }
@@ -26,7 +26,7 @@ impl Deleted {
     /// has its settings again.
     pub(crate) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
         let is_back = self.0.lock().is_back(&workload.id, &workload.uid);
-        is_back.then(|| workload.id.clone())
+        is_back.then(|| (*workload.id).clone())
     }
 
     /// Returns what to put back on a workload, if it has come back in time.

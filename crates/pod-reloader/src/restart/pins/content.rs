@@ -154,7 +154,7 @@ impl PinnedContent {
             }
             Err(NotCopied::Read(error)) => Err(error.into()),
             Err(NotCopied::Create { source, .. }) if !source.is_refusal() => {
-                let workload = workload.id.clone();
+                let workload = (*workload.id).clone();
                 Err(RestartError::Copy {
                     workload,
                     cause: source,

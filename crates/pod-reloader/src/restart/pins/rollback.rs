@@ -101,7 +101,7 @@ impl Rollbacks {
         &self,
         workload: &Workload,
     ) -> Result<Option<Action>, RestartError> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let trial = self
             .memories
             .with(id, |memory| memory.trials.as_mut()?.open(workload));
@@ -151,7 +151,7 @@ impl Rollbacks {
         let is_written = |now: &Workload| now.config_hash() == Some(&earlier.config_hash);
         let began = Instant::now();
         let written = || {
-            let id = &workload.id;
+            let id = &*workload.id;
             self.memories.with(id, |memory| {
                 let trials = memory.trials.get_or_insert_default();
                 trials.put_back(&earlier.undone);
@@ -245,7 +245,7 @@ impl Rollbacks {
         let objects = Resources::<K>::new(objects, "Revision", &self.budget);
         let listed = objects.list(&mut PAGE.clone(), own).await;
         listed.map_err(|source| RestartError::Revisions {
-            workload: workload.id.clone(),
+            workload: (*workload.id).clone(),
             source,
         })?;
         revisions.sort_unstable_by_key(|revision| revision.number);

@@ -85,7 +85,7 @@ impl Failures {
             kind,
             namespace,
             name,
-        } = &workload.id;
+        } = &*workload.id;
         let pause = pause(failures, refused);
         // The reader of the object has already logged it.
         if failures == 1 && !matches!(error, RestartError::Read(ReadError::Object { .. })) {

@@ -283,7 +283,7 @@ impl Reconciler {
 
     /// Leaves a workload alone that carries the right hash.
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
-        let id = &workload.id;
+        let id = &*workload.id;
         if let Some(reloads) = &self.http_reloads {
             reloads.has_content(workload, snapshot);
         }
@@ -318,7 +318,7 @@ impl Reconciler {
         let notice = Notice::MissingConfig(missing);
         if self.progress.report(workload, notice) {
             // If one of several objects has come, the others may follow soon.
-            self.progress.news([&workload.id]);
+            self.progress.news([&*workload.id]);
         }
         Action::AwaitChange.at_latest(self.progress.next_look(&workload.id))
     }

@@ -49,7 +49,7 @@ impl Reconciler {
             snapshot,
             ..
         } = *due;
-        let id = &workload.id;
+        let id = &*workload.id;
         let restarting = self.restarting(due);
         if self.settings.observe {
             return Ok(self.would_restart(restarting));
@@ -106,7 +106,7 @@ impl Reconciler {
             ..
         } = *due;
         let began = Instant::now();
-        let id = &workload.id;
+        let id = &*workload.id;
         let since = self.progress.pending_since(id);
         let changes = self.memories.tracked_changes(workload, snapshot);
         let last_write = self.progress.recent_writes.last_write(id).or(since);
@@ -163,7 +163,7 @@ impl Reconciler {
         let Restarting {
             workload, cause, ..
         } = restarting;
-        let id = &workload.id;
+        let id = &*workload.id;
         // Changes from here on are a restart of their own, which settles anew.
         self.progress.not_pending(id);
         let max_restarts = self.settings.max_restarts;
@@ -214,7 +214,7 @@ impl Reconciler {
                 kind,
                 namespace,
                 name,
-            } = &workload.id;
+            } = &*workload.id;
             info!(%kind, %namespace, name = &**name, "wrote a baseline");
         };
         self.writes
@@ -239,6 +239,6 @@ fn log_restart(workload: &Workload, cause: Cause, message: &str) {
         kind,
         namespace,
         name,
-    } = &workload.id;
+    } = &*workload.id;
     info!(%kind, %namespace, name = &**name, ?cause, "{message}");
 }

@@ -107,7 +107,7 @@ impl Restraint for ReleaseWait {
             snapshot,
             ..
         } = *due;
-        let (id, now) = (&workload.id, Instant::now());
+        let (id, now) = (&*workload.id, Instant::now());
         if self.releases.is_empty() {
             waits::note(&self.memories, id, None);
             return None;

@@ -98,7 +98,7 @@ impl StageWait {
     /// Returns the objects whose changes a workload lacks and whose changes are staged. If some of the changes
     /// were not seen, these are all objects of the workload.
     fn changed(&self, workload: &Workload, staging: &Staging, snapshot: &Snapshot) -> Vec<Changed> {
-        let id = &workload.id;
+        let id = &*workload.id;
         let right_at = self.stages.right_at(id);
         let mut known: HashMap<Reference, Instant> = self
             .progress
