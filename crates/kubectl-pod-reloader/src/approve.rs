@@ -119,7 +119,7 @@ pub(crate) async fn approve_each(
 
 /// Returns the reason to approve nothing if the workload itself shows one.
 fn without_asking(seen: &Seen<'_>) -> Option<Step> {
-    let state = match (&seen.obstacle, &seen.workload.gates) {
+    let state = match (&seen.obstacle, &seen.workload.rare().gates) {
         (Some(obstacle), _) => format!("it is not managed: {obstacle}"),
         (None, Some(gates)) if gates.needs_approval => return None,
         (None, _) => "it needs no approval".to_owned(),
@@ -141,7 +141,9 @@ fn given_reply(seen: &Seen<'_>, reply: &Reply, asked: Option<&str>) -> Step {
         Reply::Impossible(error) => return Step::End(Verdict::Unknown, error.words()),
     };
     match (report.sync_status, &report.content) {
-        (SyncStatus::Due(_), Some(pending)) => step(pending, asked, seen.workload.gates.as_deref()),
+        (SyncStatus::Due(_), Some(pending)) => {
+            step(pending, asked, seen.workload.rare().gates.as_deref())
+        }
         (SyncStatus::Due(_), None) => {
             let text = "the operator does not tell the content: it is of another version";
             Step::End(Verdict::Unknown, text.to_owned())
@@ -216,7 +218,7 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval 
 
 /// Returns a remark if the approval alone changes nothing.
 fn held(seen: &Seen<'_>) -> &'static str {
-    let gates = seen.workload.gates.as_deref();
+    let gates = seen.workload.rare().gates.as_deref();
     match gates.is_some_and(|gates| gates.hold.is_some()) {
         true => ", but it is on hold",
         false => "",

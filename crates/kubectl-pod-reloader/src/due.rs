@@ -47,7 +47,7 @@ pub(crate) async fn wait(
     report: &Report,
 ) -> Wait {
     // What the workload itself shows is certain.
-    let gates = seen.workload.gates.as_deref();
+    let gates = seen.workload.rare().gates.as_deref();
     if let Some(closed) = gates::closed_by_itself(gates, report) {
         return Wait::For(gates::words(&closed));
     }

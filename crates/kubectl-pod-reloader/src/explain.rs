@@ -153,6 +153,7 @@ fn explanation(
         restraints: Restraints::of(seen, findings),
         pinning,
         reload_url: workload
+            .rare()
             .http_reload
             .as_deref()
             .map(|it| it.target.to_string()),
@@ -219,12 +220,18 @@ fn key_id(hash: &str) -> Option<String> {
 /// Returns the time that the objects of a workload must stay unchanged before it is restarted, in seconds.
 fn settle_period_seconds(seen: &Seen<'_>) -> Option<f64> {
     let default = seen.operator?.args.settle_period;
-    Some(seen.workload.settle_period.unwrap_or(default).as_secs_f64())
+    Some(
+        seen.workload
+            .rare()
+            .settle_period
+            .unwrap_or(default)
+            .as_secs_f64(),
+    )
 }
 
 /// Returns the mistakes in the annotations and labels of a workload.
 fn advice(workload: &Workload) -> Vec<String> {
-    let advice = workload.advice.iter().map(ToString::to_string);
+    let advice = workload.rare().advice.iter().map(ToString::to_string);
     let rejected = workload.references.rejected.iter();
     advice.chain(rejected.map(ToString::to_string)).collect()
 }

@@ -27,7 +27,7 @@ pub(crate) fn closed(seen: &Seen<'_>, found: &Found, content: &str) -> Option<Cl
     let tracked = tracked.filter(|(reference, _)| references.extent(reference).is_some());
     let tracked = tracked.map(|(reference, object)| (reference.clone(), object.clone()));
     let tracked: Objects = tracked.collect();
-    let gates = seen.workload.gates.as_deref();
+    let gates = seen.workload.rare().gates.as_deref();
     gate::closed(gates, &tracked, content, Timestamp::now())
 }
 

@@ -132,6 +132,7 @@ fn node(Managed { workload, pods }: &Managed) -> WorkloadNode {
             None => Hash::None,
         },
         is_held: workload
+            .rare()
             .gates
             .as_deref()
             .is_some_and(|it| it.hold.is_some()),
@@ -213,7 +214,7 @@ mod tests {
         let list = ("pod-reloader.cs.sap.com/configmaps", "app-0,app-1");
         let mut web = managed(&scope(), "ns-0", "web", list);
         let held = ("pod-reloader.cs.sap.com/hold", "true");
-        web.workload.gates = managed(&scope(), "ns-0", "web", held).workload.gates;
+        web.workload.rare = managed(&scope(), "ns-0", "web", held).workload.rare;
         let mut there = there(1, 2);
         let config_maps = there.get_mut(&ConfigKind::ConfigMap).unwrap();
         *config_maps.values_mut().next().unwrap() = true;

@@ -38,7 +38,12 @@ impl Restarted {
     /// open a gate first.
     pub(crate) fn of(seen: &Seen<'_>, mut kinds: impl Iterator<Item = ConfigKind>) -> Option<Self> {
         let workload = &seen.workload;
-        if workload.gates.as_deref().is_some_and(gates::need_somebody) {
+        if workload
+            .rare()
+            .gates
+            .as_deref()
+            .is_some_and(gates::need_somebody)
+        {
             return None;
         }
         let staging = workload.staged();

@@ -129,7 +129,7 @@ fn unpinned(seen: &Seen<'_>) -> Option<String> {
         Some(format!("it is not managed: {obstacle}"))
     } else if is_off {
         Some("nothing is pinned, because the operator runs without --pin".to_owned())
-    } else if !asks || (seen.operator.is_some() && seen.workload.pinning.is_none()) {
+    } else if !asks || (seen.operator.is_some() && seen.workload.rare().pinning.is_none()) {
         Some(format!(
             "it is not pinned, so its revisions keep no configuration: that takes the annotation {PIN}"
         ))

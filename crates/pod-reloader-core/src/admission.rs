@@ -229,7 +229,7 @@ impl Begun {
             });
         }
         let pending = Pending {
-            applies_pins: workload.pinning.is_some() && update.applies_pins,
+            applies_pins: workload.rare().pinning.is_some() && update.applies_pins,
             stored: Some(update.stored),
             claims_hash: update.claims_hash,
             has_same_template,

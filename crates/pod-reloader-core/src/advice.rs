@@ -338,7 +338,7 @@ mod tests {
     use serde_json::json;
 
     fn advice(workload: Builder) -> Vec<String> {
-        let advice = workload.build().advice;
+        let advice = workload.build().rare().advice.clone();
         advice.iter().map(ToString::to_string).collect()
     }
 
@@ -361,7 +361,7 @@ mod tests {
                 classes: true,
                 ..Dialects::default()
             });
-            let advice = advice.advice;
+            let advice = &advice.rare().advice;
             let expected = if is_list { 0 } else { 1 };
             assert_eq!(advice.len(), expected, "{key}: {advice:?}");
         }

@@ -138,7 +138,7 @@ impl Workload {
         &'a self,
         objects: &'a Objects,
     ) -> impl Iterator<Item = (&'a Reference, &'a Digest)> + 'a {
-        let pinning = self.pinning.as_deref().filter(|_| self.has_slots());
+        let pinning = self.rare().pinning.as_deref().filter(|_| self.has_slots());
         let objects = objects.iter().filter(move |_| pinning.is_some());
         objects.filter_map(move |(source, object)| match object {
             Presence::Present(present)
@@ -168,7 +168,7 @@ impl Workload {
     /// Returns those pins that matter to the workload: it tracks the ConfigMap, and pins it.
     #[must_use]
     pub fn relevant(&self, pins: &Pins) -> Pins {
-        let pinning = self.pinning.as_deref();
+        let pinning = self.rare().pinning.as_deref();
         pins.filtered(|source, _| {
             pinning.is_some_and(|it| it.includes(source))
                 && self
@@ -183,8 +183,12 @@ impl Workload {
             .slots()
             .next()
             .and_then(|(_, slot)| slot.state.pins.as_deref());
-        let undone = self.pinning.as_deref().and_then(|it| it.undone.as_deref());
-        match self.pinning {
+        let undone = self
+            .rare()
+            .pinning
+            .as_deref()
+            .and_then(|it| it.undone.as_deref());
+        match self.rare().pinning {
             Some(_) => self.relevant_ones(&Kept::parse(pins, undone)),
             None => Kept::default(),
         }
@@ -306,7 +310,7 @@ impl Workload {
     /// Returns true if the workload pins, and was rolled out without copies because they could not be made.
     pub fn is_without_copies(&self) -> bool {
         let is_empty = |pins: &Option<Box<str>>| pins.as_deref() == Some("");
-        self.pinning.is_some() && self.slots().any(|(_, slot)| is_empty(&slot.state.pins))
+        self.rare().pinning.is_some() && self.slots().any(|(_, slot)| is_empty(&slot.state.pins))
     }
 
     fn has_slots(&self) -> bool {

@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn closed_at(workload: Builder, now: &str) -> Option<Closed> {
-        let gates = workload.build().gates;
+        let gates = workload.build().rare().gates.clone();
         closed(
             gates.as_deref(),
             &Objects::new(),
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_workload_without_gates_keeps_nothing_of_them() {
-        assert_eq!(web().build().gates, None);
+        assert_eq!(web().build().rare().gates, None);
         let approved = web().annotation("approve", "48a63946");
-        assert_eq!(approved.build().gates, None);
+        assert_eq!(approved.build().rare().gates, None);
     }
 }

@@ -114,10 +114,9 @@ impl Index {
         if (self.weight(&workload.id.namespace) - freed).saturating_add(weight) > self.share {
             return Applied::LeftOut(self.leave_out(Arc::new(workload), weight));
         }
-        if let Some(before) = before
-            .as_ref()
-            .filter(|it| it.references == workload.references && it.classes == workload.classes)
-        {
+        if let Some(before) = before.as_ref().filter(|it| {
+            it.references == workload.references && it.rare().classes == workload.rare().classes
+        }) {
             self.replace(before, workload, weight);
             return Applied::Managed(Affected::default());
         }
@@ -371,7 +370,7 @@ fn places(workload: &Workload) -> impl Iterator<Item = (ConfigKind, Name)> {
 }
 
 fn classes(workload: &Workload) -> impl Iterator<Item = (Name, Name)> {
-    let names = workload.classes.iter().flat_map(|it| &it.names);
+    let names = workload.rare().classes.iter().flat_map(|it| &it.names);
     names.map(|class| (workload.id.namespace.clone(), class.clone()))
 }
 

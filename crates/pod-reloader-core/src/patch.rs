@@ -43,7 +43,11 @@ impl<'a> Stamp<'a> {
 pub fn stamp(workload: &Workload, stamp: &Stamp<'_>) -> Patch {
     let mut operations = tests(workload);
     operations.extend(reload_test(workload));
-    let undone = workload.pinning.as_deref().map(|it| it.undone.as_deref());
+    let undone = workload
+        .rare()
+        .pinning
+        .as_deref()
+        .map(|it| it.undone.as_deref());
     let undone = undone.filter(|_| workload.markers.has_annotations);
     operations.extend(undone.map(|value| test(&UNDONE, value)));
     for (_, slot) in workload.slots() {
@@ -67,7 +71,7 @@ pub fn stamp(workload: &Workload, stamp: &Stamp<'_>) -> Patch {
 /// Returns the test of the baseline of a workload whose pods may have reloaded: what they have depends on it, too.
 fn reload_test(workload: &Workload) -> Option<PatchOperation> {
     let markers = &workload.markers;
-    let may_have = workload.http_reload.is_some() || has_reload_baseline(workload);
+    let may_have = workload.rare().http_reload.is_some() || has_reload_baseline(workload);
     let baseline = markers.baseline.as_deref();
     (may_have && markers.has_annotations).then(|| test(&BASELINE, baseline))
 }
@@ -151,6 +155,7 @@ pub fn change_templates<'a>(
 /// it, nothing is undone.
 pub(crate) fn change_undone(workload: &Workload, undone: Option<&str>) -> Vec<PatchOperation> {
     let own = workload
+        .rare()
         .pinning
         .as_deref()
         .and_then(|it| it.undone.as_deref());
@@ -256,7 +261,7 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             slot.depth,
             slot.state.config_hash.as_deref(),
         ));
-        if workload.pinning.is_some() || slot.state.pins.is_some() {
+        if workload.rare().pinning.is_some() || slot.state.pins.is_some() {
             let path = key(&slot.template, annotations::PINS);
             tests.push(test_at(&path, slot.depth, slot.state.pins.as_deref()));
         }

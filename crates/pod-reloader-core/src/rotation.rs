@@ -32,7 +32,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(10);
 /// Pods that have ended, or are being deleted, do not count, nor do their statuses. A pod that is not ready, because
 /// its node is gone or its container crashes, does not keep the others waiting.
 pub fn rotated(workload: &Workload, statuses: &[PodStatus], pods: &[MountingPod]) -> Rotated {
-    let Some(classes) = workload.classes.as_deref() else {
+    let Some(classes) = workload.rare().classes.as_deref() else {
         return Rotated::new();
     };
     let is_counted = |pod: &&MountingPod| pod.runs() && pod.belongs_to(&workload.id);

@@ -26,7 +26,11 @@ pub struct Trial {
 impl Trial {
     /// Returns the trial of a workload that is restarted with another configuration. `None` if it does not ask for one.
     pub fn of(before: &Workload, now: Instant) -> Option<Self> {
-        let reverts = before.pinning.as_deref().is_some_and(|it| it.reverts);
+        let reverts = before
+            .rare()
+            .pinning
+            .as_deref()
+            .is_some_and(|it| it.reverts);
         let staging = before.staging.as_deref().filter(|_| reverts)?;
         Some(Self {
             deadline: now + staging.deadline,
@@ -124,7 +128,7 @@ mod tests {
     #[test]
     fn a_workload_that_does_not_ask_for_it_gets_no_trial() {
         let mut before = deployment(true);
-        before.pinning = None;
+        before.rare = None;
         assert_eq!(Trial::of(&before, Instant::now()), None);
     }
 

@@ -15,7 +15,7 @@ use crate::references::{References, Rejected};
 use crate::release::Release;
 use crate::secret_provider_class::Classes;
 use crate::together::Together;
-use crate::workload::{Values, Workload};
+use crate::workload::{Rare, Values, Workload};
 
 impl Workload {
     /// Returns the maximum memory that the reconcile loop needs for the workload, in bytes: its references,
@@ -27,7 +27,6 @@ impl Workload {
     pub fn weight(&self) -> usize {
         let Self {
             id,
-            api_version,
             uid,
             references,
             listed_only,
@@ -36,25 +35,19 @@ impl Workload {
             templates,
             restart,
             markers,
-            advice,
-            releases,
             staging,
-            gates,
-            together,
-            pinning,
-            classes,
-            http_reload,
+            releases,
+            rare,
             generation: _,
             opt_in: _,
             stall: _,
-            settle_period: _,
         } = self;
         let hashes = templates.iter().map(|it| it.config_hash.as_deref());
         let ours = hashes.chain([restart.value(), markers.baseline.as_deref()]);
-        let single = [Some(&*id.name), api_version.as_deref(), Some(&**uid)];
         size_of::<Self>()
             + WORKLOAD
-            + single.into_iter().flatten().map(text).sum::<usize>()
+            + text(&id.name)
+            + text(uid)
             + ours.map(of_ours).sum::<usize>()
             + of_references(references)
             + size_of_val(&**listed_only)
@@ -65,20 +58,36 @@ impl Workload {
                 .sum::<usize>()
             + of_values(&markers.annotations)
             + of_values(&markers.labels)
-            + advice.len() * (size_of::<Advice>() + ESCAPED)
-            + releases.iter().map(of_release).sum::<usize>()
             + staging.as_deref().map_or(0, size_of_val)
-            + gates.as_deref().map_or(0, Gates::weight)
-            + together.as_deref().map_or(0, Together::weight)
-            + pinning.as_deref().map_or(0, Pinning::weight)
-            + classes.as_deref().map_or(0, Classes::weight)
-            + http_reload.as_deref().map_or(0, HttpReload::weight)
+            + releases.iter().map(of_release).sum::<usize>()
+            + rare.as_deref().map_or(0, of_rare)
             + templates
                 .iter()
                 .filter_map(|it| it.pins.as_deref())
                 .map(text)
                 .sum::<usize>()
     }
+}
+
+fn of_rare(rare: &Rare) -> usize {
+    let Rare {
+        api_version,
+        advice,
+        gates,
+        together,
+        pinning,
+        classes,
+        http_reload,
+        settle_period: _,
+    } = rare;
+    size_of_val(rare)
+        + api_version.as_deref().map_or(0, text)
+        + advice.len() * (size_of::<Advice>() + ESCAPED)
+        + gates.as_deref().map_or(0, Gates::weight)
+        + together.as_deref().map_or(0, Together::weight)
+        + pinning.as_deref().map_or(0, Pinning::weight)
+        + classes.as_deref().map_or(0, Classes::weight)
+        + http_reload.as_deref().map_or(0, HttpReload::weight)
 }
 
 fn of_release(release: &Release) -> usize {

@@ -1,14 +1,16 @@
 //! The part of one workload that the rules need.
 
 mod markers;
+mod rare;
 mod template;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use self::markers::{Markers, Reading, Values};
+use self::rare::NOTHING;
+pub use self::rare::Rare;
 pub(crate) use self::template::Slot;
 pub use self::template::{Restart, Stall, TemplateState, TimeField};
 use crate::advice::Advice;
@@ -17,21 +19,16 @@ use crate::claim::Claim;
 use crate::dialects::OptIn;
 use crate::digest::{Objects, Presence};
 use crate::discovery::{Requirement, Unmet};
-use crate::gate::Gates;
-use crate::http_reload::HttpReload;
 use crate::item::Item;
 use crate::kind::WorkloadKind;
 use crate::list::quoted;
 use crate::mark::Marks;
 use crate::name::Name;
-use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
-use crate::secret_provider_class::Classes;
 use crate::staging::{Staged, Staging};
 use crate::texts::MAX_ANNOTATIONS_SIZE;
-use crate::together::Together;
 
 /// The identity of a workload: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,8 +60,6 @@ impl Item for WorkloadId {
 pub struct Workload {
     /// The identity of the workload. The tables of the index share it.
     pub id: Arc<WorkloadId>,
-    /// The group and version in which the workload was read. `None` for built-in kinds.
-    pub api_version: Option<Box<str>>,
     /// The UID. Empty during a create.
     pub uid: Box<str>,
     /// The generation, which grows with every change of the spec.
@@ -87,28 +82,13 @@ pub struct Workload {
     pub stall: Option<Stall>,
     /// The metadata that the decision depends on, exactly as stored.
     pub markers: Markers,
-    /// The workload's own settle period, at most
-    /// [`duration::MAX_SETTLE_PERIOD`](crate::duration::MAX_SETTLE_PERIOD). `None` if it is not set or
-    /// cannot be parsed.
-    pub settle_period: Option<Duration>,
-    /// The gates that its users have put in the way of a restart, if there are any.
-    pub gates: Option<Box<Gates>>,
-    /// The objects that change together, if there are any.
-    pub together: Option<Box<Together>>,
-    /// The SecretProviderClasses that the workload tracks. `None` if there are none, or they are not tracked.
-    pub classes: Option<Box<Classes>>,
-    /// What the workload says about its pins. `None` if it pins nothing, or pins are switched off.
-    pub pinning: Option<Box<Pinning>>,
-    /// The way in which its pods reload changed config. `None` if they are restarted instead, or such reloads are switched
-    /// off.
-    pub http_reload: Option<Box<HttpReload>>,
     /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor
     /// limited.
     pub staging: Option<Box<Staging>>,
-    /// Warnings about annotations and labels that cannot do what their author intended.
-    pub advice: Box<[Advice]>,
     /// The releases that the workload belongs to.
     pub releases: Box<[Release]>,
+    /// What few workloads have. `None` if this one has nothing of it.
+    pub rare: Option<Box<Rare>>,
 }
 
 impl Workload {
@@ -148,9 +128,14 @@ impl Workload {
         staging.filter(|staging| staging.staged != Staged::Nothing)
     }
 
+    /// Returns what few workloads have.
+    pub fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NOTHING)
+    }
+
     /// Returns the group and version in which the workload was read.
     pub fn api_version(&self) -> &str {
-        self.api_version.as_deref().unwrap_or("apps/v1")
+        self.rare().api_version.as_deref().unwrap_or("apps/v1")
     }
 
     /// Returns the hash that the last restart has left: on the first pod template, or in the baseline of a workload
@@ -588,6 +573,7 @@ mod tests {
             deployment("web")
                 .annotation("settle-period", text)
                 .build()
+                .rare()
                 .settle_period
         };
         assert_eq!(period("10s"), Some(Duration::from_secs(10)));

@@ -38,7 +38,7 @@ impl Pinning {
         let pins = Stamps::present(seen).pins;
         // Without its settings, nobody knows whether the operator lets workloads pin anything.
         let is_pinned = match seen.operator {
-            Some(_) => seen.workload.pinning.is_some(),
+            Some(_) => seen.workload.rare().pinning.is_some(),
             None => pins.is_some(),
         };
         if !is_pinned {

@@ -59,7 +59,7 @@ struct Objects {
 
 impl Restraints {
     pub(super) fn of(seen: &Seen<'_>, findings: &Findings) -> Self {
-        let gates = seen.workload.gates.as_deref();
+        let gates = seen.workload.rare().gates.as_deref();
         let (hold, needs_approval, approved) = gates.map_or((None, false, None), |gates| {
             // Without `..`, so that a gate that is added is not left out here.
             let Gates {
@@ -79,7 +79,7 @@ impl Restraints {
                 .map(|it| format!("{} {}", it.kind, it.name))
                 .collect(),
             window_opens: gates.and_then(gates::next_opening),
-            together: seen.workload.together.as_deref().map(Objects::of),
+            together: seen.workload.rare().together.as_deref().map(Objects::of),
             needs_approval,
             approved: approved.map(ToOwned::to_owned),
             pending: findings.content().map(ToOwned::to_owned),

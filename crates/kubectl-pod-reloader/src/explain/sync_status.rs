@@ -40,7 +40,7 @@ pub(super) fn sync_status(
     };
     let (meaning, verdict) = match sync_status {
         SyncStatus::Current => current(seen, rollout),
-        SyncStatus::Due(Cause::Changed) if seen.workload.http_reload.is_some() => (
+        SyncStatus::Due(Cause::Changed) if seen.workload.rare().http_reload.is_some() => (
             with_mode("out of date: a reload or a restart is due", reconcile),
             Verdict::Bad,
         ),

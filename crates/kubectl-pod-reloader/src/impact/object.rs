@@ -77,7 +77,7 @@ impl Object<'_> {
                     false => format!("{obstacle} (used as {used})"),
                 })
                 .or_else(|| {
-                    let gates = gates::remark(workload.gates.as_deref());
+                    let gates = gates::remark(workload.rare().gates.as_deref());
                     let reload = reloads(seen, self.reference);
                     let remark = gates.or(reload).or(stall(seen));
                     remark.map(ToOwned::to_owned)
@@ -130,7 +130,7 @@ impl Object<'_> {
 
 /// Returns how the pods of a workload get a change of an object without a restart, if they do.
 fn reloads(seen: &Seen<'_>, object: &Reference) -> Option<&'static str> {
-    let reload = seen.workload.http_reload.as_deref()?;
+    let reload = seen.workload.rare().http_reload.as_deref()?;
     let remark = "its pods are asked to reload it, and restarted if one of them does not";
     reload.reaches(object).then_some(remark)
 }

@@ -93,10 +93,10 @@ impl Facts {
         let is_ours = hash.and_then(ConfigHash::parse).is_some();
         Self {
             rollout: Rollout::of(workload, &seen.object),
-            gates: workload.gates.clone(),
+            gates: workload.rare().gates.clone(),
             has_hash: hash.is_some(),
             is_known: is_ours || workload.markers.baseline.is_some(),
-            tracks_something: !workload.references.is_empty() || workload.classes.is_some(),
+            tracks_something: !workload.references.is_empty() || workload.rare().classes.is_some(),
             can_be_restarted: workload.can_be_restarted(),
         }
     }

@@ -8,7 +8,7 @@ use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::plan::{self, Change, Difference, State};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::SyncStatus;
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::{Rare, Workload};
 use pod_reloader_settings::Reconcile;
 use serde_json::json;
 
@@ -194,7 +194,7 @@ fn due(
 
 /// Returns true if the pods of a workload reload these changes, in place of a restart.
 fn reach_pods(seen: &Seen<'_>, differences: &[Difference]) -> bool {
-    let Some(reload) = seen.workload.http_reload.as_deref() else {
+    let Some(reload) = seen.workload.rare().http_reload.as_deref() else {
         return false;
     };
     let reaches =
@@ -285,12 +285,8 @@ fn is_edited(now: &Seen<'_>, after: &Seen<'_>) -> bool {
         // Without `..`, so that a field that is added is not left out here.
         let Workload {
             references,
-            pinning,
-            gates,
-            together,
             opt_in,
             id: _,
-            api_version: _,
             uid: _,
             generation: _,
             listed_only: _,
@@ -300,13 +296,20 @@ fn is_edited(now: &Seen<'_>, after: &Seen<'_>) -> bool {
             restart: _,
             stall: _,
             markers: _,
+            staging: _,
+            releases: _,
+            rare: _,
+        } = &seen.workload;
+        let Rare {
+            pinning,
+            gates,
+            together,
+            api_version: _,
             settle_period: _,
             classes: _,
             http_reload: _,
-            staging: _,
             advice: _,
-            releases: _,
-        } = &seen.workload;
+        } = seen.workload.rare();
         (
             references.clone(),
             pinning.clone(),

@@ -104,7 +104,7 @@ mod tests {
             let web = to_raw_value(&web).unwrap();
             let scope = Scope::new([], Name::parse("ops").unwrap());
             let web = read(&scope, WorkloadKind::DEPLOYMENT, &web).unwrap();
-            *web.gates.unwrap()
+            *web.rare().gates.clone().unwrap()
         };
         let halted = latest("RestartHalted");
         let text = |gates: &Gates| waits_for(Some(gates), &due(), Some(&halted)).unwrap().1;

@@ -92,11 +92,11 @@ impl<'a> Managed<'a> {
     }
 
     fn gates(&self) -> Option<&Gates> {
-        self.seen.workload.gates.as_deref()
+        self.seen.workload.rare().gates.as_deref()
     }
 
     fn settle_period(&self, operator: &Operator) -> Duration {
-        let own = self.seen.workload.settle_period;
+        let own = self.seen.workload.rare().settle_period;
         own.unwrap_or(operator.args.settle_period)
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
         text += &format!("; keys: {}", Vec::from_iter(keys).join(", "));
     }
     let is_undone = |managed: &&&Managed<'_>| {
-        let pinning = managed.seen.workload.pinning.as_deref();
+        let pinning = managed.seen.workload.rare().pinning.as_deref();
         pinning.is_some_and(|it| it.undone.is_some())
     };
     let undone = managed.iter().filter(is_undone);

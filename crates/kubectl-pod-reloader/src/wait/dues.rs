@@ -45,6 +45,6 @@ impl Dues {
 /// the operator may not have had the time to say something else.
 pub(super) fn is_of_this_content(seen: &Seen<'_>, due_for: Duration) -> bool {
     let of_operator = seen.operator.map(|it| it.args.settle_period);
-    let settle_period = seen.workload.settle_period.or(of_operator);
+    let settle_period = seen.workload.rare().settle_period.or(of_operator);
     due_for >= settle_period.unwrap_or(SETTLE_PERIOD) + GRACE
 }

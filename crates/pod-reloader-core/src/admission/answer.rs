@@ -132,6 +132,7 @@ impl DesiredPins<'_> {
             Self::Stored => {
                 let is_dropped = |(_, slot): (usize, Slot<'_>)| slot.state.pins.is_none();
                 let own = workload
+                    .rare()
                     .pinning
                     .as_deref()
                     .and_then(|it| it.undone.as_deref());
@@ -201,7 +202,7 @@ impl Answer {
         if let Some(baseline) = fitting {
             patch.extend(patch::add_baseline(workload, baseline));
         }
-        if workload.pinning.is_some() {
+        if workload.rare().pinning.is_some() {
             patch.extend(pins.undone(workload, stored));
         }
         let patch = patch::once(patch);
@@ -240,7 +241,7 @@ pub(super) fn wanted<'a>(
 
 /// Returns what is wrong with the annotations, labels and lists of `workload`, at most [`MAX_WARNINGS`].
 pub(super) fn warnings(workload: &Workload) -> Vec<String> {
-    let advice = workload.advice.iter().map(ToString::to_string);
+    let advice = workload.rare().advice.iter().map(ToString::to_string);
     let rejected = workload.references.rejected.iter();
     advice
         .chain(rejected.map(ToString::to_string))

@@ -114,7 +114,7 @@ impl Pending {
         if facts.is_some_and(|facts| !facts.has_copies) {
             answer.warnings.insert(0, NO_COPIES.to_owned());
         }
-        if self.applies_pins && self.workload.pinning.is_some() {
+        if self.applies_pins && self.workload.rare().pinning.is_some() {
             answer.warnings.insert(0, APPLIED.to_owned());
         }
         if let Some(pins) = lost {
@@ -139,7 +139,7 @@ impl Pending {
             .workload
             .config_hash()
             .filter(|value| keys.knows(value));
-        let pinning = self.workload.pinning.as_ref();
+        let pinning = self.workload.rare().pinning.as_ref();
         let stored = self.stored.as_ref().filter(|_| pinning.is_some());
         let keeps_copies = stored.is_some_and(|stored| {
             let mut pins = stored.pins(&self.workload).flatten();
@@ -303,12 +303,11 @@ impl Pending {
     /// invents a review with a regular expression learns no names.
     pub fn closed(&self, facts: Option<&Facts>, answer: &Answer, now: Timestamp) -> Option<Closed> {
         let (facts, content) = (facts?, answer.due_content.as_deref()?);
-        let Workload {
-            gates, references, ..
-        } = &self.workload;
-        let closed = gate::closed(gates.as_deref(), &facts.objects, content, now);
+        let workload = &self.workload;
+        let gates = workload.rare().gates.as_deref();
+        let closed = gate::closed(gates, &facts.objects, content, now);
         closed.filter(|closed| match closed {
-            Closed::HeldBy(object) => references.names(object),
+            Closed::HeldBy(object) => workload.references.names(object),
             _ => true,
         })
     }

@@ -90,7 +90,7 @@ mod tests {
             spoken: [Dialect::PodReloader, Dialect::Stakater].into(),
             ..Dialects::default()
         };
-        let advice = workload.read_in(dialects).advice;
+        let advice = workload.read_in(dialects).rare().advice.clone();
         advice.iter().map(ToString::to_string).collect()
     }
 
@@ -203,6 +203,6 @@ mod tests {
     #[test]
     fn without_the_dialect_its_annotations_are_none_of_our_business() {
         let workload = deployment("web").annotated("reloader.stakater.com/atuo", "true");
-        assert_eq!(*workload.build().advice, []);
+        assert_eq!(*workload.build().rare().advice, []);
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn names(workload: &Workload) -> Vec<&str> {
-        let names = workload.classes.iter().flat_map(|it| &it.names);
+        let names = workload.rare().classes.iter().flat_map(|it| &it.names);
         names.map(Name::as_str).collect()
     }
 
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn nothing_is_read_unless_classes_are_tracked() {
         let workload = web().annotation("secretproviderclasses", "db,none").build();
-        assert!(workload.classes.is_none() && !workload.is_opted_in());
+        assert!(workload.rare().classes.is_none() && !workload.is_opted_in());
         assert_eq!(*workload.references.rejected, []);
     }
 }

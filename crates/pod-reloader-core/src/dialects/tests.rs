@@ -708,7 +708,7 @@ mod stakater {
     #[test]
     fn the_pause_period_of_a_deployment_is_its_settle_period() {
         let key = "deployment.reloader.stakater.com/pause-period";
-        let period = |case: Case| case.workload().settle_period.map(|it| it.as_secs());
+        let period = |case: Case| case.workload().rare().settle_period.map(|it| it.as_secs());
         assert_eq!(period(case().annotated(&[(key, "5m")])), Some(300));
         assert_eq!(period(case().annotated(&[(key, "30m.5h")])), Some(3600));
         assert_eq!(period(case().annotated(&[(key, "5 minutes")])), None);

@@ -40,13 +40,13 @@ fn read(workload: Builder) -> Workload {
 
 /// Returns the ConfigMaps whose changes reach running pods.
 fn reached(workload: Builder) -> Vec<String> {
-    let reload = read(workload).http_reload;
+    let reload = read(workload).rare().http_reload.clone();
     let files = reload.iter().flat_map(|it| it.files.iter());
     files.map(|it| it.name.to_string()).collect()
 }
 
 fn advice(workload: Builder) -> String {
-    let advice = read(workload).advice;
+    let advice = read(workload).rare().advice.clone();
     let advice: Vec<_> = advice.iter().map(ToString::to_string).collect();
     advice.join("; ")
 }
@@ -129,8 +129,12 @@ fn a_workload_says_why_its_pods_are_restarted_anyway() {
     let bad = mounting().annotation("reload-url", "http://web:8080/");
     assert!(advice(bad).contains("without a host"));
     let off = mounting().build();
-    assert_eq!(off.http_reload, None);
-    assert!(off.advice[0].to_string().contains("httpReload.enabled"));
+    assert_eq!(off.rare().http_reload, None);
+    assert!(
+        off.rare().advice[0]
+            .to_string()
+            .contains("httpReload.enabled")
+    );
 }
 
 #[test]
@@ -138,7 +142,9 @@ fn times_are_those_of_the_workload_as_far_as_they_are_durations() {
     let times = |delay: &str, timeout: &str| {
         let workload = mounting().annotation("reload-delay", delay);
         let reload = read(workload.annotation("reload-timeout", timeout))
+            .rare()
             .http_reload
+            .clone()
             .unwrap();
         (reload.delay.as_secs(), reload.timeout.as_secs())
     };
@@ -156,11 +162,12 @@ fn changes(
     let env =
         json!([{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "env", "key": "key"}}}]);
     let container = json!({"volumeMounts": [{"name": "config"}], "env": env});
-    let reload = read(web(volumes, json!([container]))).http_reload.unwrap();
+    let workload = read(web(volumes, json!([container])));
+    let reload = workload.rare().http_reload.as_deref().unwrap();
     let (before, after) = (objects(before), objects(after));
     let before = Had::of(&Contents::whole(&before));
     let after = Had::of(&Contents::whole(&after));
-    match before.obstacle(&after, &reload) {
+    match before.obstacle(&after, reload) {
         Some(obstacle) => Err(obstacle.name.to_string()),
         None => {
             let changes = before.changes(&after).into_iter();
@@ -205,10 +212,11 @@ fn an_object_that_comes_or_goes_or_is_tracked_anew_restarts_pods() {
 
 #[test]
 fn if_nobody_knows_what_has_changed_everything_has_to_reach_running_pods() {
-    let reload = read(mounting()).http_reload.unwrap();
+    let workload = read(mounting());
+    let reload = workload.rare().http_reload.as_deref().unwrap();
     let obstacle = |of: &[(&str, Option<ConfigObject>)]| {
         let objects = objects(of);
-        obstacle_among(&Contents::whole(&objects), &reload)
+        obstacle_among(&Contents::whole(&objects), reload)
     };
     assert_eq!(obstacle(&[("app", holding("1"))]), None);
     assert_eq!(obstacle(&[("app", None)]), Some(reference("app")));

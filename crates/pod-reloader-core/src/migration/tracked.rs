@@ -28,11 +28,15 @@ pub(super) struct Tracked {
 
 impl Tracked {
     pub(super) fn of(workload: &Workload) -> Self {
-        let classes = workload.classes.iter().flat_map(|classes| &classes.names);
+        let classes = workload
+            .rare()
+            .classes
+            .iter()
+            .flat_map(|classes| &classes.names);
         Self {
             asked: asked(workload),
             classes: classes.cloned().collect(),
-            settle_period: workload.settle_period,
+            settle_period: workload.rare().settle_period,
             restarts_by_time: matches!(workload.restart, Restart::At { .. }),
         }
     }

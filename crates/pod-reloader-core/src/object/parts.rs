@@ -25,7 +25,7 @@ use crate::secret_provider_class::Classes;
 use crate::staging::{Defaults, Facts, Staging};
 use crate::texts::Texts;
 use crate::together::Together;
-use crate::workload::{Markers, Reading, Restart, Stall, Workload, WorkloadId};
+use crate::workload::{Markers, Rare, Reading, Restart, Stall, Workload, WorkloadId};
 
 /// A workload, taken apart.
 pub(super) struct Parts {
@@ -70,29 +70,29 @@ impl Parts {
         let selector = self.selector.as_deref();
         let tracked = Tracked::of(&subject, reading, selector);
         let handling = Handling::of(&subject, reading, self.restart, &tracked, selector);
-        let defaults = staging_defaults(reading, handling.pinning.as_deref());
+        let defaults = staging_defaults(reading, handling.rare.pinning.as_deref());
+        let rare = Rare {
+            api_version: self.api_version,
+            settle_period: settle_period(&subject, reading),
+            gates: Gates::read(annotation, inherited),
+            classes: tracked.classes,
+            ..handling.rare
+        };
         Ok(Workload {
             listed_only: listed_only(&pod_specs, &tracked.references),
             requirements: tracked.needs.tracked.into_iter().collect(),
             untracked_requirements: tracked.needs.untracked.into_iter().collect(),
             references: tracked.references,
             restart: handling.restart,
-            http_reload: handling.http_reload,
             stall: self.stall,
-            api_version: self.api_version,
             uid: identity.uid.unwrap_or_default().into(),
             generation,
             opt_in: tracked.opt_in,
+            releases: Release::of(&reading.tools, annotation, |key| subject.labels.get(key)),
             templates: self.templates.iter().map(Found::state).collect(),
             markers: markers(&subject, reading, [annotations.is_some(), labels.is_some()]),
-            settle_period: settle_period(&subject, reading),
-            gates: Gates::read(annotation, inherited),
             staging: staging(&subject, inherited, &defaults, &self.facts, generation),
-            pinning: handling.pinning,
-            classes: tracked.classes,
-            advice: handling.advice.into(),
-            together: handling.together,
-            releases: Release::of(&reading.tools, annotation, |key| subject.labels.get(key)),
+            rare: (rare != Rare::default()).then(|| Box::new(rare)),
             id: Arc::new(WorkloadId {
                 kind,
                 namespace,
@@ -134,10 +134,7 @@ impl Tracked {
 /// What is done with a workload, and the mistakes that its users have made about it.
 struct Handling {
     restart: Restart,
-    http_reload: Option<Box<HttpReload>>,
-    pinning: Option<Box<Pinning>>,
-    together: Option<Box<Together>>,
-    advice: Vec<Advice>,
+    rare: Rare,
 }
 
 impl Handling {
@@ -178,10 +175,13 @@ impl Handling {
         advice.truncate(advice::MAX_ADVICE);
         Self {
             restart,
-            http_reload,
-            pinning,
-            together,
-            advice,
+            rare: Rare {
+                http_reload,
+                pinning,
+                together,
+                advice: advice.into(),
+                ..Rare::default()
+            },
         }
     }
 }

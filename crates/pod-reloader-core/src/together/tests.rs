@@ -33,7 +33,9 @@ impl Play {
             together: *deployment("web")
                 .annotation("together", "user, password")
                 .build()
+                .rare()
                 .together
+                .clone()
                 .unwrap(),
             values,
             loaded: BTreeMap::new(),
@@ -195,7 +197,7 @@ fn items_are_names_with_or_without_a_kind() {
     let together = |list: &str, timeout: &str| {
         let web = deployment("web").annotation("together", list);
         let web = web.annotation("together-timeout", timeout).build();
-        let together = web.together?;
+        let together = web.rare().together.as_deref()?;
         Some((together.to_string(), together.timeout.as_secs()))
     };
     let read = |list: &str| together(list, "").map(|(items, _)| items);

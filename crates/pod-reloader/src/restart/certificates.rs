@@ -41,7 +41,7 @@ impl LoadedCertificates {
     /// Notes when the certificates expire that the pods of a workload with the right hash have loaded, if it
     /// is restarted only at certain times. Returns false if that could not be found out.
     pub(crate) async fn note(&self, workload: &Workload, snapshot: &Snapshot) -> bool {
-        let gates = workload.gates.as_deref();
+        let gates = workload.rare().gates.as_deref();
         let has_windows = gates.is_some_and(|it| it.windows.is_some());
         let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {
             return true;

@@ -49,7 +49,7 @@ impl ClosedGate {
         let DueRestart {
             workload, snapshot, ..
         } = *due;
-        let gates = workload.gates.as_deref();
+        let gates = workload.rare().gates.as_deref();
         let windows = gates.and_then(|gates| gates.windows.as_ref()?.as_ref());
         let opens = windows.and_then(|windows| windows.next_opening((self.settings.clock)()));
         if let Some(opens) = opens
@@ -87,7 +87,7 @@ impl Restraint for ClosedGate {
             ..
         } = *due;
         let now = (self.settings.clock)();
-        let gates = workload.gates.as_deref();
+        let gates = workload.rare().gates.as_deref();
         let closed = gate::closed(gates, &snapshot.objects, config_hash, now)?;
         let action = if let Closed::Until(opens) = &closed {
             if self.expires_before(workload, snapshot, opens).is_some() {

@@ -232,7 +232,7 @@ impl HttpReloads {
     /// Notes that the pods of a workload have the right content.
     pub(crate) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
         // Not while the memories are locked: it hashes content.
-        let reload = workload.http_reload.as_ref();
+        let reload = workload.rare().http_reload.as_ref();
         let had = reload.map(|_| Had::of(&workload.references.contents(&snapshot.objects)));
         self.memories.with(&workload.id, |memory| match had {
             Some(had) => memory.reload.get_or_insert_default().are_right(had),
@@ -243,7 +243,7 @@ impl HttpReloads {
     /// Returns how a workload reloads, if its pods may reload changed config now.
     fn reload_of<'a>(&self, workload: &'a Workload, cause: Cause) -> Option<&'a HttpReload> {
         let is_change = cause == Cause::Changed && !self.settings.observe;
-        workload.http_reload.as_deref().filter(|_| is_change)
+        workload.rare().http_reload.as_deref().filter(|_| is_change)
     }
 }
 

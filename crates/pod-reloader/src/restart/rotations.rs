@@ -94,7 +94,7 @@ impl RotatedPods {
     /// The pods and their statuses are listed once nothing has happened to the statuses for the settle period, so that
     /// there is one look for many pods that are rotated one after the other.
     pub(crate) async fn add_to(&self, workload: &Workload, snapshot: &mut Snapshot) {
-        let Some(classes) = workload.classes.as_deref() else {
+        let Some(classes) = workload.rare().classes.as_deref() else {
             return;
         };
         let Some(news) = self.rotations.last_news(&workload.id.namespace, classes) else {

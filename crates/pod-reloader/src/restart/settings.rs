@@ -37,6 +37,6 @@ pub(crate) struct Settings {
 impl Settings {
     /// Returns the time for which the objects of this workload must be unchanged before it is restarted.
     pub(crate) fn settle_period(&self, workload: &Workload) -> Duration {
-        workload.settle_period.unwrap_or(self.settle_period)
+        workload.rare().settle_period.unwrap_or(self.settle_period)
     }
 }

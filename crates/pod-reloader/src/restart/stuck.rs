@@ -167,7 +167,7 @@ fn pause(after: Duration) -> Duration {
 /// Returns true for a StatefulSet whose rollout is under way, unless its users hold it or replace its pods themselves.
 fn may_be_stuck(workload: &Workload) -> bool {
     let health = workload.staging.as_deref().map(|it| it.health);
-    let gates = workload.gates.as_deref();
+    let gates = workload.rare().gates.as_deref();
     let is_held = gates.is_some_and(|gates| gates.hold.is_some());
     workload.id.kind == WorkloadKind::STATEFUL_SET
         && health == Some(Health::Rolling)

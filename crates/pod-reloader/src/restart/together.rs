@@ -58,7 +58,7 @@ impl Restraint for TogetherWait {
         let DueRestart {
             workload, cause, ..
         } = *due;
-        let together = workload.together.as_deref()?;
+        let together = workload.rare().together.as_deref()?;
         if !cause.is_of_content() {
             return None;
         }
@@ -89,7 +89,7 @@ impl Restraint for TogetherWait {
 
 /// Takes in the objects of a workload as they are now. `is_due` says that its pods have other content.
 fn look(round: &mut Option<Box<Round>>, workload: &Workload, objects: &Objects, is_due: bool) {
-    let Some(together) = workload.together.as_deref() else {
+    let Some(together) = workload.rare().together.as_deref() else {
         *round = None;
         return;
     };

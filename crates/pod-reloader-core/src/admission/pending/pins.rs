@@ -83,6 +83,7 @@ impl Pending {
     pub(super) fn unchanged_pins(&self) -> DesiredPins<'_> {
         let undone = self
             .workload
+            .rare()
             .pinning
             .as_deref()
             .and_then(|it| it.undone.as_deref());

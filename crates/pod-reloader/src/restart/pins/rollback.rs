@@ -175,7 +175,7 @@ impl Rollbacks {
 
     /// Returns the configuration of the revision before the present one.
     async fn earlier(&self, workload: &Workload) -> Result<Search, RestartError> {
-        let gates = workload.gates.as_deref();
+        let gates = workload.rare().gates.as_deref();
         if gates.is_some_and(|gates| gates.hold.is_some()) {
             return Ok(Search::Obstacle("it is on hold"));
         }

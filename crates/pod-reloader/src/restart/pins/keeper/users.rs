@@ -110,7 +110,7 @@ impl Users {
 
     /// Takes in a workload. Its revisions and pods are passed after all workloads.
     pub(super) fn workload(&mut self, workload: &Workload) {
-        let mut is_pinned = workload.pinning.is_some();
+        let mut is_pinned = workload.rare().pinning.is_some();
         for pins in workload.named_copies() {
             is_pinned = true;
             self.add(&pins, User::Workload);
