@@ -645,7 +645,7 @@ fn objects_without_the_mark_that_come_and_go_roll_nothing() {
     let names = ["b", "c", "d", "e"];
     let at = |name: &str, created: &str| {
         let mut object = holding("1").unwrap();
-        object.created = Some(format!("2026-01-01T00:00:{created}Z").parse().unwrap());
+        object.created = Some(created.parse().unwrap());
         objects(&[(name, Some(object))])
     };
     // The names are in a different order than the times.

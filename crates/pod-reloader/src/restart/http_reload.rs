@@ -257,7 +257,7 @@ fn youngest(changes: &Changes, objects: &Objects) -> Option<Timestamp> {
         .iter()
         .filter(|(reference, _)| has_changed(reference));
     let created = changed.filter_map(|(_, object)| match object {
-        Presence::Present(object) => object.created,
+        Presence::Present(object) => object.created(),
         Presence::Absent => None,
     });
     created.max()
