@@ -337,12 +337,13 @@ impl Digests {
                 }
             })?;
             let read = state.after(presence, began);
-            state.known = Known::Read(read.clone());
             if attempt == ATTEMPTS {
                 // The object changes as fast as it is read. This is one of its contents, and the next event
                 // of the watch brings the loop back here.
+                state.known = Known::Read(read.clone());
                 return Ok(read);
             }
+            state.known = Known::Read(read);
             attempt += 1;
         }
     }
