@@ -42,6 +42,20 @@ fn a_test_that_fails_alone_fails_the_run() -> Result<()> {
 }
 
 #[test]
+fn the_last_lines_name_every_cause_and_no_frame() -> Result<()> {
+    let output = Run::begin()?.tests(&["explained"]).fails()?;
+    let (_, why) = output
+        .split_once("---- why explained failed ----\n")
+        .context("no reason")?;
+    let (why, _) = why.split_once("to run it alone").context("no end")?;
+    ensure!(
+        why == "Error: outer\nCaused by:\n    0: inner\n    1: innermost\n",
+        "{output}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_program_that_dies_fails_the_run() -> Result<()> {
     Run::begin()?.tests(&["steady", "dies"]).fails()?;
     Ok(())
@@ -94,6 +108,21 @@ fn broken() {
 #[test]
 fn dies() {
     std::process::abort();
+}
+
+/// Prints itself like an error of anyhow.
+struct Explained;
+
+impl std::fmt::Debug for Explained {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("outer\n\nCaused by:\n    0: inner\n    1: innermost\n\n")?;
+        f.write_str("Stack backtrace:\n   0: run::frame\n             at run.rs:1:1\n")
+    }
+}
+
+#[test]
+fn explained() -> Result<(), Explained> {
+    Err(Explained)
 }
 "#;
 
