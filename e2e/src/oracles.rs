@@ -238,9 +238,10 @@ async fn failed_calls(scene: &Scene) -> Result<FailedCalls> {
     }
 }
 
-/// Asserts that an operator uses no more memory and files than it should.
+/// Asserts that an operator has not ended by itself, and uses no more memory and files than it should.
 fn bounded(operator: &Operator) -> Result<()> {
     let process = operator.process();
+    process.must_not_end_by_itself()?;
     if process.exit().is_some() {
         return Ok(());
     }

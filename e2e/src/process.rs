@@ -7,7 +7,11 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -171,6 +175,17 @@ impl Process {
         }
     }
 
+    /// Fails with the end of the log if the process has ended by itself, in place of being told to.
+    ///
+    /// # Errors
+    /// When the process has ended, and was sent neither SIGTERM nor SIGKILL.
+    pub fn must_not_end_by_itself(&self) -> Result<()> {
+        match self.current().is_told_to_end.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.must_run(),
+        }
+    }
+
     /// Fails with the end of the log if the process has ended.
     ///
     /// # Errors
@@ -226,6 +241,8 @@ struct Running {
     pid: Pid,
     exit: Mutex<Option<ExitStatus>>,
     ended: Condvar,
+    /// True once it was sent SIGTERM or SIGKILL.
+    is_told_to_end: AtomicBool,
 }
 
 impl Running {
@@ -242,6 +259,7 @@ impl Running {
                         pid: Pid::from_child(&child),
                         exit: Mutex::new(None),
                         ended: Condvar::new(),
+                        is_told_to_end: AtomicBool::new(false),
                     });
                     let _ = send.send(Ok(Arc::clone(&running)));
                     running.reap(child);
@@ -279,6 +297,9 @@ impl Running {
         let exit = lock(&self.exit);
         if let Some(status) = *exit {
             bail!("it has ended: {status}");
+        }
+        if [Signal::TERM, Signal::KILL].contains(&signal) {
+            self.is_told_to_end.store(true, Ordering::Relaxed);
         }
         Ok(kill_process(self.pid, signal)?)
     }
