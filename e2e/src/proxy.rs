@@ -44,7 +44,11 @@ use self::{
     tls::{acceptor, connector},
     watch::{Command, OpenWatches},
 };
-use crate::{control_plane::ControlPlane, kubeconfig::KubeconfigFile};
+use crate::{
+    control_plane::ControlPlane,
+    kubeconfig::KubeconfigFile,
+    wait::{Attempt, PATIENCE, wait_for},
+};
 
 pub use self::{
     in_force::{Hits, RuleInForce},
@@ -184,6 +188,20 @@ impl Proxy {
         self.shared
             .open_watches
             .send(requests, || Command::Inject(line.clone()))
+    }
+
+    /// Sends one line like [`Proxy::inject`], as soon as one of the watches is open: a list comes before each.
+    ///
+    /// # Errors
+    /// When none is open for a long time.
+    pub async fn inject_once_open(&self, requests: &Requests, line: impl Display) -> Result<()> {
+        wait_for("a watch to be open", PATIENCE, async || {
+            Ok(match self.inject(requests, &line) {
+                0 => Attempt::NotYet("none is".to_owned()),
+                _ => Attempt::Done(()),
+            })
+        })
+        .await
     }
 
     /// Resets the connections of all open watches among `requests`. Returns the number of those watches.

@@ -92,11 +92,11 @@ async fn nothing_that_the_operator_says_or_writes_reveals_a_secret() -> Result<(
             json!(value),
         ] {
             let line = json!({"type": "MODIFIED", "object": object});
-            ensure!(proxy.inject(&secrets, line) > 0, "no watch is open");
+            proxy.inject_once_open(&secrets, line).await?;
             scene.apply(&[secret("app", &next()?)]).await?;
             before = scene.rolls_once(&web, &before).await?;
         }
-        ensure!(proxy.inject(&secrets, &value) > 0, "no watch is open");
+        proxy.inject_once_open(&secrets, &value).await?;
 
         // Somebody sends the webhook something that is not a Deployment.
         let rubbish = json!({

@@ -90,7 +90,15 @@ impl Faults {
                 let watches = [Rule::new(Requests::any().watches(), Break::HoldWatch)];
                 broken(&[scene.leader().await?], &watches).await
             }
-            Fault::Gone => inject(&scene.replicas()),
+            Fault::Gone => {
+                // No other replica has watches.
+                let leader = scene.leader().await?;
+                let gone = error_event(StatusCode::GONE);
+                leader
+                    .proxy()?
+                    .inject_once_open(&Requests::any(), gone)
+                    .await
+            }
             Fault::Lease => {
                 let answer = Break::Answer(Answer::error(StatusCode::SERVICE_UNAVAILABLE));
                 let leases = Rule::new(Requests::containing("/leases"), answer);
@@ -180,7 +188,9 @@ async fn freeze_etcd(scene: &Scene) -> Result<()> {
     let etcd = scene.control_plane.process(Component::Etcd)?;
     etcd.pause()?;
     sleep(Duration::from_secs(10)).await;
-    etcd.resume()
+    etcd.resume()?;
+    scene.control_plane.ready(Component::Etcd).await?;
+    scene.control_plane.ready(Component::Apiserver).await
 }
 
 async fn broken(replicas: &[Replica], rules: &[Rule]) -> Result<()> {
@@ -191,17 +201,6 @@ async fn broken(replicas: &[Replica], rules: &[Rule]) -> Result<()> {
     }
     sleep(Duration::from_secs(30)).await;
     in_force.iter().for_each(|rule| rule.remove());
-    Ok(())
-}
-
-/// Sends an expired watch (410) into all watches. A replica that does not lead has no watches.
-fn inject(replicas: &[Replica]) -> Result<()> {
-    let mut told = 0;
-    for replica in replicas {
-        let gone = error_event(StatusCode::GONE);
-        told += replica.proxy()?.inject(&Requests::any(), gone);
-    }
-    ensure!(told > 0, "no watch was open");
     Ok(())
 }
 

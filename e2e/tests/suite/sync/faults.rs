@@ -149,10 +149,7 @@ async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> R
         // The content is too old to go on from, as after a compaction.
         let watched = Requests::any().watches().query("metadata.name");
         let gone = error_event(StatusCode::GONE);
-        ensure!(
-            leader.proxy()?.inject(&watched, gone) > 0,
-            "nothing is watched"
-        );
+        leader.proxy()?.inject_once_open(&watched, gone).await?;
         scene.apply(&[source("2")]).await?;
         has_copy(scene, &a, "2").await?;
         leader.operator.process().kill().await;
