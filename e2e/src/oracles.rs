@@ -82,8 +82,8 @@ impl<'a> Oracles<'a> {
             history: History::begin(&scene.client, &scene.namespace).await?,
             failed_calls: failed_calls(scene).await?,
         };
-        oracles.seen_by_their_controllers().await?;
-        oracles.history.catch_up().await?;
+        let objects = oracles.seen_by_their_controllers().await?;
+        oracles.history.catch_up(&objects).await?;
         oracles.history.turn_the_page();
         Ok(oracles)
     }
@@ -170,7 +170,7 @@ impl<'a> Oracles<'a> {
 
     async fn no_needless_rollout(&self, expected: Expected) -> Result<()> {
         let objects = self.seen_by_their_controllers().await?;
-        self.history.catch_up().await?;
+        self.history.catch_up(&objects).await?;
         for object in objects {
             let (name, uid) = (&object["metadata"]["name"], &object["metadata"]["uid"]);
             let uid = uid.as_str().context("a workload has a UID")?;

@@ -15,11 +15,13 @@ use kube::{
         watcher::{Config, Event, watcher},
     },
 };
+use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
-use crate::wait::PATIENCE;
-
-use crate::workload::{Kind, key_of};
+use crate::{
+    wait::{Attempt, PATIENCE, wait_for},
+    workload::{Kind, key_of},
+};
 
 /// The record from some point on. Recording goes on as long as the value lives.
 pub(super) struct History {
@@ -33,6 +35,8 @@ pub(super) struct History {
 struct Seen {
     /// The hashes of each workload in order, by its UID.
     keys: HashMap<String, Vec<Option<String>>>,
+    /// The latest resource version of each workload, by its UID.
+    versions: HashMap<String, u64>,
     /// The names of all ReplicaSets or ControllerRevisions of each workload.
     revisions: HashMap<String, BTreeSet<String>>,
 }
@@ -64,8 +68,18 @@ impl History {
         })
     }
 
-    /// Reads what the watches may not have shown yet.
-    pub(super) async fn catch_up(&self) -> Result<()> {
+    /// Waits until the watches have shown these workloads, because one that broke pauses before it opens again. Reads the
+    /// revisions that they may not have shown yet.
+    pub(super) async fn catch_up(&self, workloads: &[Value]) -> Result<()> {
+        wait_for("the watches to show the workloads", PATIENCE, async || {
+            let seen = lock(&self.seen);
+            let late = workloads.iter().find(|workload| !seen.shows(workload));
+            Ok(match late {
+                None => Attempt::Done(()),
+                Some(workload) => Attempt::NotYet(workload["metadata"]["name"].to_string()),
+            })
+        })
+        .await?;
         for api in &self.revisions {
             let objects = api.list(&ListParams::default()).await?;
             let mut seen = lock(&self.seen);
@@ -104,12 +118,23 @@ impl Seen {
             let names = self.revisions.entry(owner.uid.clone()).or_default();
             names.insert(object.name_any());
         } else {
-            let keys = self.keys.entry(object.uid().unwrap_or_default());
-            let (keys, key) = (keys.or_default(), key_of(&object.data));
+            let uid = object.uid().unwrap_or_default();
+            let version = object.resource_version().unwrap_or_default();
+            let keys = self.keys.entry(uid.clone()).or_default();
+            let key = key_of(&object.data);
             if keys.last() != Some(&key) {
                 keys.push(key);
             }
+            self.versions.insert(uid, number(&version));
         }
+    }
+
+    /// Returns true if the workload was seen as it is here, or later.
+    fn shows(&self, workload: &Value) -> bool {
+        let metadata = &workload["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let seen = self.versions.get(text("uid"));
+        seen.is_some_and(|&seen| seen >= number(text("resourceVersion")))
     }
 }
 
@@ -129,6 +154,11 @@ async fn watch(api: Api<DynamicObject>, seen: Arc<Mutex<Seen>>, listed: mpsc::Un
 fn api(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("apps", "v1", kind);
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
+}
+
+/// Returns a resource version as a number. They grow in the order of the writes, except when etcd is restored.
+fn number(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
