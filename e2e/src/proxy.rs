@@ -195,13 +195,7 @@ impl Proxy {
     /// # Errors
     /// When none is open for a long time.
     pub async fn inject_once_open(&self, requests: &Requests, line: impl Display) -> Result<()> {
-        wait_for("a watch to be open", PATIENCE, async || {
-            Ok(match self.inject(requests, &line) {
-                0 => Attempt::NotYet("none is".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        })
-        .await
+        once_open(|| self.inject(requests, &line)).await.map(drop)
     }
 
     /// Resets the connections of all open watches among `requests`. Returns the number of those watches.
@@ -209,10 +203,29 @@ impl Proxy {
         self.shared.open_watches.send(requests, || Command::Cut)
     }
 
+    /// Resets connections like [`Proxy::cut`], as soon as one of the watches is open.
+    ///
+    /// # Errors
+    /// When none is open for a long time.
+    pub async fn cut_once_open(&self, requests: &Requests) -> Result<usize> {
+        once_open(|| self.cut(requests)).await
+    }
+
     /// Returns the number of open watches among `requests`.
     pub fn open_watches(&self, requests: &Requests) -> usize {
         self.shared.open_watches.count(requests)
     }
+}
+
+/// Does something to watches until there are any, and returns their number.
+async fn once_open(act: impl Fn() -> usize) -> Result<usize> {
+    wait_for("a watch to be open", PATIENCE, async || {
+        Ok(match act() {
+            0 => Attempt::NotYet("none is".to_owned()),
+            open => Attempt::Done(open),
+        })
+    })
+    .await
 }
 
 /// Serves each incoming connection in a task that ends with this one.

@@ -106,8 +106,7 @@ impl Broken {
                 let [watches, calls] =
                     [Requests::any().watches(), Requests::any().except_watches()]
                         .map(|requests| proxy.add(Rule::new(requests, Fault::Reset)));
-                let cut = proxy.cut(&Requests::any());
-                ensure!(cut > 0, "nothing is watched");
+                let cut = proxy.cut_once_open(&Requests::any()).await?;
                 held.remove();
                 lost.remove();
                 watches.applied(cut as u64, PATIENCE).await?;
