@@ -232,7 +232,7 @@ soak: ## Keep users and operator busy while something breaks each minute; MINUTE
 
 # Not a part of make test: it builds another operator, and takes a quarter of an hour.
 .PHONY: test-upgrade
-test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each feature on and off; WORKLOADS=100 FEATURES=pin,sync
+test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each feature on and off; WORKLOADS=1000 FEATURES=pin,sync
 	@scripts/need rust cc control-plane
 	$(call phase,earlier version,scripts/earlier '$(FROM)')
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
