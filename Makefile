@@ -100,10 +100,7 @@ tests := cargo test --workspace $(runner)
 # The tests that need no cluster: all but those in e2e/tests.
 tests_in_files := $(wildcard crates/*/tests/*.rs webhook-certs/tests/*.rs)
 tests_in_folders := $(wildcard crates/*/tests/*/main.rs webhook-certs/tests/*/main.rs)
-in_files_and_folders := $(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders)))
-unit_tests := $(tests) --lib --bins $(addprefix --test=,$(in_files_and_folders))
-# Uses one core, and takes about as long as all others together.
-long := instructions
+unit_tests := $(tests) --lib --bins $(addprefix --test=,$(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders))))
 # The programs, and the tests that need a cluster.
 build := cargo build --workspace --bins --test=suite --test=real
 
@@ -168,23 +165,24 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,build of unit and router tests,$(unit_tests) --no-run)
-	$(call phase,unit and router tests,$(MAKE) --no-print-directory --jobs=2 short-unit-tests long-unit-tests)
+	$(call phase,build,$(MAKE) --no-print-directory --jobs=2 build-tests build-counted)
+	$(call phase,unit and router tests,$(browser) $(unit_tests) $(TEST) && $(tests) --doc $(TEST))
 	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
-	$(call phase,build,$(build))
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) --test=suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	$(if $(TEST)$(filter none,$(REAL)),,$(call where_it_can,smoke))
 	@scripts/test-runner --end
 
-.PHONY: short-unit-tests long-unit-tests
-# Without MAKEFLAGS: it tells compilers of pipes of make that are closed in these commands.
-short-unit-tests:
-	@unset MAKEFLAGS; $(browser) $(tests) --lib --bins $(addprefix --test=,$(filter-out $(long),$(in_files_and_folders))) $(TEST) && $(tests) --doc $(TEST)
-# It prints when it is done: the others print meanwhile.
-long-unit-tests:
-	@unset MAKEFLAGS; $(tests) $(addprefix --test=,$(long)) $(TEST) >$(TEST_RECORDS)/long 2>&1; status=$$?; cat $(TEST_RECORDS)/long; exit $$status
+.PHONY: build-tests build-counted
+# In one go: parts of the largest crates keep only one core busy, and others are compiled meanwhile. Without MAKEFLAGS: it
+# tells compilers of pipes of make that are closed in these commands.
+build-tests:
+	@unset MAKEFLAGS MFLAGS; cargo build --workspace --bins --tests
+# What the test that counts instructions would build itself, while nothing else runs. Its profile has a folder of its own, so
+# neither build waits for the other.
+build-counted:
+	@unset MAKEFLAGS MFLAGS; ! command -v valgrind >/dev/null || cargo build --profile=instructions -p pod-reloader-core --bin=instructions
 
 # $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
 changed = changed=$(if $(filter 1,$(CHANGED)),$$(scripts/changed $(1)))
