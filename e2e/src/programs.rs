@@ -4,6 +4,7 @@ use std::{
     env,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,14 +19,19 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Finds the folder.
+    /// Finds the folder. It looks once: the build script reads all sources of the programs each time, and the tests of the
+    /// chart ask for Helm hundreds of times.
     ///
     /// # Errors
     /// When a program is missing.
     pub fn find() -> Result<Self> {
+        static FOUND: OnceLock<Programs> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(found.clone());
+        }
         let programs = Self::found("demo")?;
         programs.must_have(&REQUIRED, "make control-plane")?;
-        Ok(programs)
+        Ok(FOUND.get_or_init(|| programs).clone())
     }
 
     /// Finds the folder, which must also have the programs of a real node.
