@@ -125,7 +125,8 @@ impl<'a> Reader<'a> {
 
     async fn follow(&self, block: &Block, port: u16) -> Result<()> {
         for script in &block.first {
-            let (code, printed) = self.run(script, port).await?;
+            let prepares = format!("prepares=yes\n{script}");
+            let (code, printed) = self.run(&prepares, port).await?;
             ensure!(
                 code == Some(0),
                 "what comes first ended by {code:?}: {script}\n{printed}"
