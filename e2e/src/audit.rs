@@ -85,16 +85,8 @@ impl AuditLog {
         self.flush_from(from).await
     }
 
-    /// Returns the events between `mark` and this call, except those of [`AuditLog::flush`].
-    ///
-    /// # Errors
-    /// Same as [`AuditLog::mark`].
-    pub async fn since(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        self.naming("", mark).await
-    }
-
-    /// Returns events like [`AuditLog::since`], but only those whose line contains `text`. Parsing the events
-    /// of all other tests takes long.
+    /// Returns the events between `mark` and this call, except those of [`AuditLog::flush`], if their line contains `text`,
+    /// for example the name of a namespace. Parsing the events of all other tests takes long.
     ///
     /// # Errors
     /// Same as [`AuditLog::mark`].

@@ -741,17 +741,9 @@ impl Scene {
         Ok(events)
     }
 
-    /// Returns everybody's requests to the apiserver since `mark`, except those of `kubectl pod-reloader`:
-    /// other tests have it ask about every workload of the cluster.
-    ///
-    /// # Errors
-    /// When the log cannot be read.
-    pub async fn all_requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        self.requests_naming("", mark).await
-    }
-
-    /// Returns requests like [`Scene::all_requests`], but only those whose entry in the log contains `text`, such as the
-    /// name of a namespace or of a user. To parse those of all other tests takes long.
+    /// Returns everybody's requests to the apiserver since `mark` whose entry in the log contains `text`, such as the name of a
+    /// namespace or of a user: to parse those of all other tests takes long. Leaves out those of `kubectl pod-reloader`: other
+    /// tests have it ask about every workload of the cluster.
     ///
     /// # Errors
     /// When the log cannot be read.

@@ -410,10 +410,15 @@ async fn a_delayed_answer_shows_the_earlier_state() -> Result<()> {
     let slow = setup
         .proxy
         .add(Rule::new(lists, Fault::DelayAnswer(Duration::from_secs(60 * 60))).times(1));
+    let audit_log = setup.control_plane.audit_log().await?;
+    let began = audit_log.end()?;
 
     let change = async {
         wait_for("the answer of the apiserver", PATIENCE, async || {
-            Ok(audited(&setup, "list").await.into())
+            let events = audit_log.naming(&setup.namespace, began).await?;
+            let mut lists = events.iter().filter(|event| event.verb == "list");
+            let is_answered = lists.any(|event| event.uri.contains("metadata.name%3Da"));
+            Ok(is_answered.then_some(()).context("not there yet").into())
         })
         .await?;
         setup.create("a").await?;
@@ -642,22 +647,6 @@ async fn control_plane() -> Result<Arc<ControlPlane>> {
     });
     *shared = Arc::downgrade(&control_plane);
     Ok(control_plane)
-}
-
-/// Fails until the service account has had an answer to a request with `verb`.
-async fn audited(setup: &Setup, verb: &str) -> Result<()> {
-    let events = setup
-        .control_plane
-        .audit_log()
-        .await?
-        .since(pod_reloader_e2e::Mark::START)
-        .await?;
-    let answered = events.iter().any(|event| {
-        event.namespace == setup.namespace
-            && event.verb == verb
-            && event.uri.contains("metadata.name%3Da")
-    });
-    answered.then_some(()).context("not there yet")
 }
 
 /// Returns the next object that `watch` reports.

@@ -79,7 +79,7 @@ async fn copies_of_other_tools_that_are_marked_become_ours_without_a_restart() -
             "{:?}",
             shown(&written)
         );
-        let mut deleted = scene.all_requests(mark).await?;
+        let mut deleted = scene.requests_naming("delete", mark).await?;
         deleted.retain(|it| {
             it.verb.starts_with("delete")
                 && it.resource == "secrets"
