@@ -55,8 +55,8 @@ pub struct Installation {
     args: Vec<String>,
     /// Mounted Secrets, each with the argument that names its path on this machine.
     mounted: Vec<(String, Arc<MountedSecret>)>,
-    /// Cluster-scoped objects that it created; `None` if it is a Helm release, or was joined.
-    cluster_scoped: Option<Vec<Value>>,
+    /// True if its objects were created directly, without a release of Helm.
+    created_directly: bool,
 }
 
 impl Installation {
@@ -122,7 +122,7 @@ impl Installation {
             service_account: deployment.to_owned(),
             args: Vec::new(),
             mounted: Vec::new(),
-            cluster_scoped: None,
+            created_directly: false,
         })
     }
 
@@ -132,7 +132,7 @@ impl Installation {
     /// Same as [`Installation::create`].
     pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
         ensure!(
-            self.cluster_scoped.is_none(),
+            !self.created_directly,
             "no release of Helm: `Options::released` makes one"
         );
         let chart = self.version.chart.display().to_string();
@@ -164,7 +164,7 @@ impl Installation {
         {
             create_namespace(&self.client, &self.namespace, &[]).await?;
         }
-        let mut cluster_scoped = Vec::new();
+        self.created_directly = true;
         for mut object in self.rendered(values).await? {
             self.confine(&mut object);
             if stays(&object) {
@@ -172,11 +172,7 @@ impl Installation {
                 continue;
             }
             create(&self.client, None, &object).await?;
-            if object["metadata"]["namespace"].is_null() {
-                cluster_scoped.push(object);
-            }
         }
-        self.cluster_scoped = Some(cluster_scoped);
         self.mount().await
     }
 
@@ -282,35 +278,40 @@ impl Installation {
     /// # Errors
     /// When helm or the apiserver refuses.
     pub async fn uninstall(&self) -> Result<()> {
-        self.uninstall_with(&["--wait"]).await
+        if self.created_directly {
+            return self.leave_cluster().await;
+        }
+        let uninstall = [
+            "uninstall",
+            &self.namespace,
+            "--namespace",
+            &self.namespace,
+            "--wait",
+        ];
+        self.helm.run(&uninstall).await.map(drop)
     }
 
-    /// Uninstalls it like [`Installation::uninstall`], without waiting until everything is gone.
+    /// Deletes its cluster-scoped objects by their label, without a process of Helm, and without waiting until they are gone.
     ///
     /// # Errors
-    /// Same as [`Installation::uninstall`].
-    pub(crate) async fn begin_uninstall(&self) -> Result<()> {
-        self.uninstall_with(&[]).await
-    }
-
-    async fn uninstall_with(&self, arguments: &[&str]) -> Result<()> {
-        if let Some(objects) = &self.cluster_scoped {
-            let mut refused = Ok(());
-            // The webhook goes before the rights, as with Helm.
-            for object in objects.iter().rev() {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                let api = api_of(&self.client, None, object)?;
-                match api.delete(name, &DeleteParams::default()).await {
-                    Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                    Err(error) => refused = Err(error.into()),
-                    Ok(_) => {}
-                }
+    /// When the apiserver refuses.
+    pub(crate) async fn leave_cluster(&self) -> Result<()> {
+        let label = format!("app.kubernetes.io/instance={}", self.namespace);
+        // As with Helm, one policy stays: without it, the apiserver would stop to watch the parameters of the others.
+        let stays = format!("metadata.name!={}-protect-stays", self.namespace);
+        let own = ListParams::default().labels(&label).fields(&stays);
+        let mut refused = Ok(());
+        for (version, kind) in OF_THE_CLUSTER {
+            let kind = json!({"apiVersion": version, "kind": kind});
+            let api = api_of(&self.client, None, &kind)?;
+            match api.delete_collection(&DeleteParams::default(), &own).await {
+                // Not every version of Kubernetes serves each kind.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => refused = Err(error.into()),
+                Ok(_) => {}
             }
-            return refused;
         }
-        let uninstall = ["uninstall", &self.namespace, "--namespace", &self.namespace];
-        let uninstall = [&uninstall[..], arguments].concat();
-        self.helm.run(&uninstall).await.map(drop)
+        refused
     }
 
     /// Returns the same installation for one more replica, whose webhook has a port of its own.
@@ -520,6 +521,23 @@ async fn delete_all(client: &Client, namespace: &str, kinds: &[(&str, &str)]) ->
     }
     Ok(())
 }
+
+/// The kinds without a namespace that the chart renders, except definitions, which stay. The webhook goes before the rights, as
+/// with Helm.
+const OF_THE_CLUSTER: [(&str, &str); 9] = [
+    (ADMISSION, "MutatingWebhookConfiguration"),
+    (ADMISSION, "MutatingAdmissionPolicyBinding"),
+    (ADMISSION, "MutatingAdmissionPolicy"),
+    (ADMISSION, "ValidatingAdmissionPolicyBinding"),
+    (ADMISSION, "ValidatingAdmissionPolicy"),
+    (RBAC, "ClusterRoleBinding"),
+    (RBAC, "ClusterRole"),
+    (FLOW_CONTROL, "FlowSchema"),
+    (FLOW_CONTROL, "PriorityLevelConfiguration"),
+];
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io/v1";
 
 /// The kinds of which the chart and tests create many objects.
 const OF_THE_CHART: [(&str, &str); 3] = [

@@ -871,7 +871,7 @@ impl Scene {
             return;
         }
         // Anything left dies with the control plane.
-        let _ = self.installation.begin_uninstall().await;
+        let _ = self.installation.leave_cluster().await;
         let _ = empty_namespace(&self.client, &self.namespace).await;
         let own = &self.installation.namespace;
         let _ = empty_operators_namespace(&self.client, own).await;
