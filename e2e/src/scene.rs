@@ -37,7 +37,7 @@ use crate::{
         empty_operators_namespace, has_own_values, merge,
     },
     operator::Operator,
-    oracle,
+    oracle::{self, Truth},
     proxy::{Proxy, Selection},
     tool::Tool,
     version::Version,
@@ -517,11 +517,21 @@ impl Scene {
     /// # Errors
     /// When it does not within [`PATIENCE`].
     pub async fn right(&self, workload: &Workload) -> Result<()> {
+        self.right_by(workload, &[]).await
+    }
+
+    /// Waits like [`Scene::right`]. Takes config objects as they were stored, each after its kind, and reads only others.
+    async fn right_by(&self, workload: &Workload, known: &[(&'static str, Value)]) -> Result<()> {
         let what = format!("{} to carry the hash of what is true", workload.reference());
         wait_for(&what, PATIENCE, async || {
             let object = self.stored(&self.namespace, workload).await?;
             let key = key_of(&object);
-            let expected = oracle::config_hash(&self.client, &object, &self.installation).await?;
+            let mut truth = Truth::read(&self.client, &self.installation).await?;
+            for &(kind, ref stored) in known {
+                let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+                truth.take_in(kind, &self.namespace, name, stored);
+            }
+            let expected = truth.config_hash(&object).await?;
             Ok(if key.as_deref() == Some(&expected) {
                 Attempt::Done(())
             } else {
@@ -615,9 +625,10 @@ impl Scene {
                 self.key(&sentinel).await?
             }
         };
-        for object in [
-            config_map("sentinel", &value),
-            crate::workload::secret("sentinel", &value),
+        let mut known = Vec::new();
+        for (kind, object) in [
+            ("ConfigMap", config_map("sentinel", &value)),
+            ("Secret", crate::workload::secret("sentinel", &value)),
         ] {
             // Mostly it is there, so this does not read it first, as `apply` does.
             let api = api_of(&self.client, Some(&self.namespace), &object)?;
@@ -627,11 +638,11 @@ impl Scene {
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
                     self.apply(&[object]).await?;
                 }
-                changed => drop(changed?),
+                changed => known.push((kind, serde_json::to_value(changed?)?)),
             }
         }
         self.gets_another_key(&sentinel, &before).await?;
-        self.right(&sentinel).await
+        self.right_by(&sentinel, &known).await
     }
 
     /// Waits for an Event of this reason about a workload, and returns its text.

@@ -1,7 +1,7 @@
 //! Many workloads at once, and writes that need no process each.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{Scene, Snapshot};
 use crate::apply::api_of;
+use crate::oracle::Truth;
 use crate::wait::{Attempt, PATIENCE, wait_for};
 use crate::workload::{Kind, Workload, key_of};
 
@@ -147,15 +148,19 @@ impl Scene {
             self.right(workload).await?;
         }
         self.quiet().await?;
-        let all = self.snapshots(workloads).await?;
-        for ((workload, before), after) in workloads.iter().zip(before).zip(&all) {
+        let objects = self.each_seen(&self.namespace, workloads).await?;
+        let all = self.snapshots_of(&self.namespace, &objects).await?;
+        let mut truth = Truth::read(&self.client, &self.installation).await?;
+        for (((workload, before), after), object) in
+            workloads.iter().zip(before).zip(&all).zip(&objects)
+        {
             let name = workload.reference();
             let new = after.new_revisions(before);
             ensure!(
                 new == 1,
                 "{name} has {new} new revisions: {before:?}, {after:?}"
             );
-            let expected = self.expected_key(workload).await?;
+            let expected = truth.config_hash(object).await?;
             ensure!(after.key == Some(expected), "{name}: wrong hash: {after:?}");
         }
         Ok(all)
@@ -194,10 +199,25 @@ impl Scene {
         namespace: &str,
         workloads: &[impl Borrow<Workload>],
     ) -> Result<Vec<Snapshot>> {
+        let objects = self.each_seen(namespace, workloads).await?;
+        self.snapshots_of(namespace, &objects).await
+    }
+
+    /// Returns workloads, once their controllers have seen the latest generations.
+    async fn each_seen(
+        &self,
+        namespace: &str,
+        workloads: &[impl Borrow<Workload>],
+    ) -> Result<Vec<Value>> {
         let seen = workloads.iter().map(|it| self.seen(namespace, it.borrow()));
-        let objects = try_join_all(seen).await?;
+        try_join_all(seen).await
+    }
+
+    /// Takes the snapshots of workloads that their controllers have seen.
+    async fn snapshots_of(&self, namespace: &str, objects: &[Value]) -> Result<Vec<Snapshot>> {
+        let kinds: BTreeSet<_> = objects.iter().map(revisions_of).collect();
         let mut revisions = Vec::new();
-        for kind in ["ReplicaSet", "ControllerRevision"] {
+        for kind in kinds {
             let list = self.apps(namespace, kind);
             revisions.extend(list.list(&ListParams::default()).await?.items);
         }
@@ -279,6 +299,14 @@ impl Scene {
         let kind = GroupVersionKind::gvk("apps", "v1", kind);
         let resource = ApiResource::from_gvk(&kind);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+/// Returns the kind of the revisions of a workload.
+fn revisions_of(workload: &Value) -> &'static str {
+    match workload["kind"] == "Deployment" {
+        true => "ReplicaSet",
+        false => "ControllerRevision",
     }
 }
 
