@@ -219,7 +219,8 @@ impl Installation {
         let values = self.values(values).to_string();
         let values = values.replace(name, NAME).replace(&port, PORT);
         let chart = self.version.chart.display().to_string();
-        let key = [self.api_url.clone(), chart, values];
+        let served = self.served().await?;
+        let key = [served.join(" "), chart, values];
         let lock = || RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&key).cloned();
         let rendered = match known {
@@ -229,7 +230,6 @@ impl Installation {
                 let [_, chart, values] = &key;
                 let template = ["template", &release, chart, "--namespace", &release];
                 let here = ["--skip-tests", "--values=-"];
-                let served = self.served().await?;
                 let served = served.iter().map(String::as_str);
                 let template: Vec<_> = template.into_iter().chain(here).chain(served).collect();
                 let rendered = self.helm.run_with_input(&template, values).await?;
@@ -246,13 +246,22 @@ impl Installation {
 
     /// Returns the arguments by which Helm knows the version of the cluster and the kinds that it serves. To ask itself
     /// (`--dry-run=server`), Helm reads the schemas of all kinds, which takes it and the apiserver a second of processor
-    /// time. The apiserver checks the fields of each object as it is created.
+    /// time. The apiserver checks the fields of each object as it is created. All renderings for a cluster share them.
     ///
     /// # Caveats
     /// A template that asks for a version without a kind (`apps/v1`) also gets the versions that Helm knows. `lookup` finds
-    /// no object. The chart does neither.
+    /// no object. Kinds that tests define later are missing. The chart asks only for MutatingAdmissionPolicy, which no test
+    /// defines.
     async fn served(&self) -> Result<Vec<String>> {
+        static SERVED: Mutex<BTreeMap<[String; 2], Vec<String>>> = Mutex::new(BTreeMap::new());
+        let lock = || SERVED.lock().unwrap_or_else(PoisonError::into_inner);
         let version = self.client.apiserver_version().await?.git_version;
+        // The next control plane at this address may have another version.
+        let key = [self.api_url.clone(), version.clone()];
+        let known = lock().get(&key).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await?;
         let mut args = vec![format!("--kube-version={version}")];
         for group in discovery.groups() {
@@ -269,6 +278,7 @@ impl Installation {
                 args.extend(version.map(|it| format!("--api-versions={it}")));
             }
         }
+        lock().insert(key, args.clone());
         Ok(args)
     }
 
