@@ -3,6 +3,7 @@
 mod crowd;
 mod objects;
 mod replicas;
+mod rights;
 mod server_side;
 
 use std::{

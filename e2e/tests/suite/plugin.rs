@@ -697,21 +697,15 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
         let web = Workload::deployment("web").lists("app");
         scene.create(&web).await?;
         let there = &scene.installation.namespace;
-        for (namespace, resources) in [
-            (
-                &scene.namespace,
-                "configmaps,deployments.apps,statefulsets.apps,daemonsets.apps",
-            ),
-            (there, "deployments.apps"),
-        ] {
-            let resources = format!("--resource={resources}");
-            for args in [
-                &["create", "role", "few", "--verb=get,list", &resources][..],
-                &["create", "rolebinding", "few", "--role=few", "--user=few"],
-            ] {
-                let args = [&["--namespace", namespace], args].concat();
-                scene.tool().run(&args).await?;
-            }
+        let reads = json!(["get", "list"]);
+        let here = json!([
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": reads},
+            {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets", "daemonsets"], "verbs": reads},
+        ]);
+        let deployments =
+            json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": reads}]);
+        for (namespace, rules) in [(&scene.namespace, here), (there, deployments)] {
+            scene.grant(namespace, "few", "few", &rules).await?;
             may_list(scene, namespace, "few").await?;
         }
         let own = format!("--operator-namespace={there}");
@@ -864,23 +858,10 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         ensure!(alone.code == Some(3), "{alone:?}");
         ensure!(alone.stdout.contains("no annotation"), "{alone:?}");
         // A user who may not list some kind cannot get an answer about all workloads.
+        let verbs = json!(["get", "list", "patch"]);
+        let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": verbs}]);
         scene
-            .kubectl(&[
-                "create",
-                "role",
-                "deployer",
-                "--verb=get,list,patch",
-                "--resource=deployments.apps",
-            ])
-            .await?;
-        scene
-            .kubectl(&[
-                "create",
-                "rolebinding",
-                "deployer",
-                "--role=deployer",
-                "--user=deployer",
-            ])
+            .grant(namespace, "deployer", "deployer", &rules)
             .await?;
         may_list(scene, namespace, "deployer").await?;
         let some = plugin(scene, &["wait", "--all", "--as=deployer"]).await?;
@@ -1139,10 +1120,8 @@ async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
 
 /// Binds a user to a ClusterRole in the namespace of the scene, and waits until the user has its rights.
 async fn bind(scene: &Scene, role: &str, user: &str) -> Result<()> {
-    let role = format!("--clusterrole={role}");
-    let as_user = format!("--user={user}");
-    let binding = ["create", "rolebinding", user, &role, &as_user];
-    scene.kubectl(&binding).await?;
+    let role = format!("clusterrole/{role}");
+    scene.bind(&scene.namespace, user, &role).await?;
     may_list(scene, &scene.namespace, user).await
 }
 

@@ -33,18 +33,14 @@ fn protected(kind: &str, name: &str, protection: &str) -> Value {
 /// change and delete the namespace itself.
 async fn editor(scene: &Scene) -> Result<Client> {
     const USER: &str = "editor";
-    let user = format!("--user={USER}");
-    let admin = ["create", "rolebinding", "admins", "--clusterrole=admin"];
-    scene.kubectl(&[&admin[..], &[&user]].concat()).await?;
-    let verbs = "--verb=get,list,update,patch,delete,deletecollection";
-    let mut resources = vec!["namespaces", "namespaces/status", "namespaces/finalize"];
-    resources.extend(["secrets", "configmaps"]);
-    let resources = format!("--resource={}", resources.join(","));
-    scene
-        .kubectl(&["create", "role", "editors", verbs, &resources])
-        .await?;
-    let bind = ["create", "rolebinding", "editors", "--role=editors"];
-    scene.kubectl(&[&bind[..], &[&user]].concat()).await?;
+    let namespace = &scene.namespace;
+    scene.bind(namespace, USER, "clusterrole/admin").await?;
+    let rules = json!([{
+        "apiGroups": [""],
+        "resources": ["namespaces", "namespaces/status", "namespaces/finalize", "secrets", "configmaps"],
+        "verbs": ["get", "list", "update", "patch", "delete", "deletecollection"],
+    }]);
+    scene.grant(namespace, USER, "editors", &rules).await?;
     scene.control_plane.client_as(USER).await
 }
 

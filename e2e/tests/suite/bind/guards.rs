@@ -19,25 +19,11 @@ async fn only_who_may_read_the_source_and_write_the_target_may_bind_a_field() ->
             client: scene.control_plane.client_as(&user).await?,
         };
         let may = async |name: &str, verb: &str, resource: &str, named: &[&str]| {
-            let rule = [
-                "create",
-                "role",
-                name,
-                "--verb",
-                verb,
-                "--resource",
-                resource,
-            ];
-            let named: Vec<_> = named
-                .iter()
-                .map(|it| format!("--resource-name={it}"))
-                .collect();
-            let named: Vec<_> = named.iter().map(String::as_str).collect();
-            scene.kubectl(&[&rule[..], &named].concat()).await?;
-            let (role, bind) = (format!("--role={name}"), format!("--user={user}"));
-            scene
-                .kubectl(&["create", "rolebinding", name, &role, &bind])
-                .await
+            let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
+            let rules = json!([{
+                "apiGroups": [group], "resources": [resource], "resourceNames": named, "verbs": [verb],
+            }]);
+            scene.grant(&scene.namespace, &user, name, &rules).await
         };
         may("author", "*", "fieldbindings.pod-reloader.github.io", &[]).await?;
         let ours = harbor_s3(json!({}));
@@ -54,10 +40,7 @@ async fn only_who_may_read_the_source_and_write_the_target_may_bind_a_field() ->
         author
             .refused_in_the_end(&ours, "you may not get Secret s3, so")
             .await?;
-        let bind = format!("--user={user}");
-        scene
-            .kubectl(&["create", "rolebinding", "reader", "--role=reader", &bind])
-            .await?;
+        scene.bind(&scene.namespace, &user, "role/reader").await?;
         wait_for("the author to be allowed", PATIENCE, async || {
             Ok(author
                 .creates(&ours, false)

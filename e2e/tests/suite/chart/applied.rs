@@ -107,25 +107,34 @@ async fn view_and_edit_have_field_bindings() -> Result<()> {
     Scene::play(options, async |scene| {
         let user = |role: &str| format!("{}-{role}", scene.namespace);
         for role in ["view", "edit"] {
-            let as_user = format!("--user={}", user(role));
-            let of_role = format!("--clusterrole={role}");
-            let bind = ["create", "rolebinding", role, &of_role, &as_user];
-            scene.kubectl(&bind).await?;
+            let of_role = format!("clusterrole/{role}");
+            scene.bind(&scene.namespace, &user(role), &of_role).await?;
         }
         let can = async |role: &str, verb: &str| {
-            let as_user = format!("--as={}", user(role));
-            let resource = "fieldbindings.pod-reloader.github.io";
-            let namespace = format!("--namespace={}", scene.namespace);
-            let ask = ["auth", "can-i", verb, resource, &as_user, &namespace];
-            let answer = scene.tool().output(&ask, "").await?;
-            anyhow::Ok(answer.stdout.trim() == "yes")
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": user(role),
+                    "groups": ["system:authenticated"],
+                    "resourceAttributes": {
+                        "namespace": scene.namespace,
+                        "verb": verb,
+                        "group": "pod-reloader.github.io",
+                        "resource": "fieldbindings",
+                    },
+                },
+            });
+            let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let ask = http::Request::post(reviews).body(review.to_string().into_bytes())?;
+            let answer: Value = scene.client.request(ask).await?;
+            anyhow::Ok(answer["status"]["allowed"] == true)
         };
         for (role, verb) in [("view", "list"), ("edit", "get"), ("edit", "patch")] {
             wait_for("the role to have the right", PATIENCE, async || {
-                Ok(if can(role, verb).await? {
-                    Attempt::Done(())
-                } else {
-                    Attempt::NotYet(format!("{role} cannot {verb}"))
+                Ok(match can(role, verb).await {
+                    Ok(true) => Attempt::Done(()),
+                    answer => Attempt::NotYet(format!("{role}, {verb}: {answer:?}")),
                 })
             })
             .await?;

@@ -19,12 +19,7 @@ async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
         }
         bind(scene, "view", "viewer").await?;
         let there = &scene.installation.namespace;
-        let binding = ["create", "rolebinding", "viewer", "--clusterrole=view"];
-        let of_operator = ["--user=viewer", "--namespace", there];
-        scene
-            .tool()
-            .run(&[&binding[..], &of_operator].concat())
-            .await?;
+        scene.bind(there, "viewer", "clusterrole/view").await?;
         may_list(scene, there, "viewer").await?;
         let own = format!("--operator-namespace={there}");
         let reader = ["list", "--as=viewer", &own];

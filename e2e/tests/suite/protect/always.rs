@@ -45,7 +45,7 @@ async fn only_who_may_unprotect_an_object_touches_it_also_while_no_operator_runs
             touch(api).await?;
         }
 
-        unprotects(scene, "secrets,configmaps", "base").await?;
+        unprotects(scene, &["secrets", "configmaps"], "base").await?;
         for api in &apis {
             let change = merge(json!({"data": {"key": "Mg=="}}));
             wait_for("the right to unprotect", PATIENCE, async || {
@@ -206,7 +206,7 @@ async fn a_namespace_with_something_that_is_always_protected_is_refused_before_i
             for object in ["secret/base", "secret/free", "configmap/base"] {
                 scene.object(object).await.context("nothing in it was touched")?;
             }
-            unprotects(scene, resource, "base").await?;
+            unprotects(scene, &[resource], "base").await?;
         }
         wait_for("who may unprotect both to be allowed", PATIENCE, async || {
             let params = delete.clone().dry_run();
@@ -272,24 +272,11 @@ async fn in_force(api: &Api<DynamicObject>) -> Result<()> {
 }
 
 /// Gives the editor the verb on the object with a name.
-async fn unprotects(scene: &Scene, resources: &str, name: &str) -> Result<()> {
-    let role = format!("unprotect-{}", resources.replace(',', "-"));
-    let (resources, name) = (
-        format!("--resource={resources}"),
-        format!("--resource-name={name}"),
-    );
-    let create = [
-        "create",
-        "role",
-        &role,
-        "--verb=unprotect",
-        &resources,
-        &name,
-    ];
-    scene.kubectl(&create).await?;
-    let bound = format!("--role={role}");
-    scene
-        .kubectl(&["create", "rolebinding", &role, &bound, "--user=editor"])
-        .await
-        .map(drop)
+async fn unprotects(scene: &Scene, resources: &[&str], name: &str) -> Result<()> {
+    let role = format!("unprotect-{}", resources.join("-"));
+    let rules = json!([{
+        "apiGroups": [""], "resources": resources, "resourceNames": [name], "verbs": ["unprotect"],
+    }]);
+    let namespace = &scene.namespace;
+    scene.grant(namespace, "editor", &role, &rules).await
 }

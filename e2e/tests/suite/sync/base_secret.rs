@@ -101,7 +101,7 @@ async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consume
         ensure!(restarts.len() == team_count(), "{:?}", shown(&restarts));
 
         // A copy is as protected as its source, and still goes with its ClusterConfigSync.
-        bind(scene, &teams[0], &user, "--clusterrole=edit").await?;
+        scene.bind(&teams[0], &user, "clusterrole/edit").await?;
         let words = "you need the verb unprotect";
         delete_answers(scene, &teams[0], &user, words).await?;
         let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
@@ -126,16 +126,8 @@ fn team_count() -> usize {
 /// Waits until a user is refused with these words who deletes a Namespace, or is allowed to if there are none. It is not
 /// deleted.
 async fn namespace_answers(scene: &Scene, namespace: &str, user: &str, words: &str) -> Result<()> {
-    let here = format!("--namespace={namespace}");
-    let create = [
-        "create",
-        "role",
-        "owner",
-        "--verb=delete",
-        "--resource=namespaces",
-    ];
-    scene.tool().run(&[&create[..], &[&here]].concat()).await?;
-    bind(scene, namespace, user, "--role=owner").await?;
+    let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["delete"]}]);
+    scene.grant(namespace, user, "owner", &rules).await?;
     let delete = [
         "delete",
         "namespace",
@@ -223,30 +215,8 @@ async fn have_revision(scene: &Scene, expected: &str) -> Result<()> {
 
 /// Allows a user these verbs on the source.
 async fn allow(scene: &Scene, user: &str, name: &str, verbs: Value) -> Result<()> {
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SHARED], "verbs": verbs}],
-    });
-    scene
-        .kubectl_with_input(&["apply", "--filename=-"], &role.to_string())
-        .await?;
-    bind(scene, &scene.namespace, user, &format!("--role={name}")).await
-}
-
-/// Gives a user a role in a namespace.
-async fn bind(scene: &Scene, namespace: &str, user: &str, role: &str) -> Result<()> {
-    let name = role.rsplit('=').next().unwrap_or_default();
-    let bind = [
-        "create",
-        "rolebinding",
-        name,
-        role,
-        "--user",
-        user,
-        "--namespace",
-        namespace,
-    ];
-    scene.tool().run(&bind).await.map(drop)
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SHARED], "verbs": verbs},
+    ]);
+    scene.grant(&scene.namespace, user, name, &rules).await
 }

@@ -58,10 +58,8 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
             let labelled = sync(scene, "all", json!({"metadata": {"labels": {"more": "x"}}}));
             scene.kubectl_with_input(&as_user, &labelled.to_string()).await?;
             metadata_that_decides_is_refused(scene, &ours, &user).await?;
-            let get = ["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name", SHARED];
-            scene.kubectl(&get).await?;
-            let bind = format!("--user={user}");
-            scene.kubectl(&["create", "rolebinding", "reader", "--role=reader", &bind]).await?;
+            let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SHARED], "verbs": ["get"]}]);
+            scene.grant(&scene.namespace, &user, "reader", &rules).await?;
             wait_for("the author to be allowed", PATIENCE, async || {
                 let output = scene.kubectl_output(&as_user, &keys.to_string()).await?;
                 Ok(match output.code {
