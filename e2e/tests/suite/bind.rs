@@ -3,7 +3,7 @@
 mod clients;
 mod created;
 mod fields;
-mod guards;
+pub(crate) mod guards;
 mod siblings;
 mod tenant;
 

@@ -1,6 +1,6 @@
 //! The webhook is down, with or without the chart's policies: no write is blocked, and nothing is lost.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
@@ -183,20 +183,13 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
         // A rollout that begins before the outage and continues during it: its pods wait for a node.
         let label = format!("example.com/{}", scene.namespace);
         let node = json!({"spec": {"template": {"spec": {"nodeSelector": {&label: "here"}}}}});
-        let node = format!("--patch={node}");
-        scene
-            .kubectl(&["patch", &rolling.reference(), &node])
-            .await?;
+        scene.patch(&rolling, &node).await?;
         scene.operator.stop().await;
 
         // The operator must be able to come back, whatever its own Deployment lists.
-        let own = Workload::deployment("own")
-            .lists("app")
-            .manifest()
-            .to_string();
-        let namespace = ["--namespace", &*scene.installation.namespace];
-        let apply = [&namespace[..], &["apply", "--filename=-"]].concat();
-        scene.tool().run_with_input(&apply, &own).await?;
+        let own = json!(scene.installation.namespace);
+        let own = web_called("own").with(&["metadata", "namespace"], own);
+        scene.create_object(&own.manifest()).await?;
 
         let label = format!("{label}=here");
         scene.kubectl(&["label", "nodes", "--all", &label]).await?;
@@ -218,23 +211,26 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
 
         for workload in [&alone, &ignored] {
             let name = workload.reference();
-            scene.kubectl(&["label", &name, "team=blue"]).await?;
-            scene
-                .kubectl(&["set", "image", &name, "main=app:2"])
-                .await?;
+            scene.label(&name, "team=blue").await?;
+            let other = workload.clone().image("app:2");
+            scene.apply(&[other.manifest()]).await?;
             finished(scene, workload).await?;
             scene.delete(&name).await?;
             scene.create(workload).await?;
         }
 
         for workload in [&web, &database, &misspelt] {
-            let label = ["label", &workload.reference(), "team=blue"];
-            let output = scene.kubectl_output(&label, "").await?;
-            let is_refused = output.stderr.contains("failed calling webhook");
-            ensure!(is_refused == (failure_policy == "Fail"), "{output:?}");
-            ensure!(is_refused == (output.code != Some(0)), "{output:?}");
+            let name = workload.reference();
+            let labelled = scene.label(&name, "team=blue").await;
+            if failure_policy == "Fail" {
+                let told = labelled.err().context("it was let through")?;
+                let is_refused = format!("{told:#}").contains("failed calling webhook");
+                ensure!(is_refused, "{told:#}");
+            } else {
+                labelled?;
+            }
             // Deleting is never blocked.
-            scene.delete(&workload.reference()).await?;
+            scene.delete(&name).await?;
         }
         Ok(())
     })

@@ -44,12 +44,14 @@ async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
     println!("{} MiB at most with {size} large Deployments", peak >> 20);
     ensure!(peak < 256 << 20, "{peak} bytes");
 
-    let stays = format!("deployment.apps/{told}");
-    let all = names(scene, other).await?;
-    let all = all.lines().filter(|name| *name != stays);
-    let delete = ["--namespace", other, "delete", "--wait=false"];
-    let delete: Vec<_> = delete.into_iter().chain(all).collect();
-    scene.tool().run(&delete).await?;
+    for deployment in scene.objects_in(other, "apps/v1", "Deployment").await? {
+        let name = deployment["metadata"]["name"].as_str();
+        let name = name.context("it has a name")?;
+        if name != told {
+            let deployment = format!("deployment/{name}");
+            scene.delete_in(other, &deployment).await?;
+        }
+    }
     left_out(scene, |left_out| left_out == 0).await?;
     let number = told.trim_start_matches("large-");
     let now_there = config_map(&format!("config-{number}-000"), "1");
@@ -112,15 +114,4 @@ async fn told(scene: &Scene, namespace: &str) -> Result<String> {
         })
     })
     .await
-}
-
-async fn names(scene: &Scene, namespace: &str) -> Result<String> {
-    let get = [
-        "--namespace",
-        namespace,
-        "get",
-        "deployments",
-        "--output=name",
-    ];
-    scene.tool().run(&get).await
 }

@@ -187,7 +187,7 @@ impl Author<'_> {
 }
 
 /// Sends a request. Returns the words in which it is refused, if it is.
-async fn refusal(client: &Client, request: Request<Vec<u8>>) -> Result<Option<String>> {
+pub(crate) async fn refusal(client: &Client, request: Request<Vec<u8>>) -> Result<Option<String>> {
     match client.request::<Value>(request).await {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) => Ok(Some(status.message.clone())),

@@ -1,15 +1,17 @@
 //! A protected Secret, its copies, and the workloads that use them.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, full, wait_for};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Namespaces, SHARED, apply_sync, becomes, play, rests, shown, source, sync, writes};
@@ -61,28 +63,24 @@ async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consume
         have_revision(scene, "1").await?;
 
         let user = format!("{}-editor", scene.namespace);
-        let value = json!({"stringData": {"value": "2"}}).to_string();
-        let edit = ["patch", "secret", SHARED, "--as", &user, "--patch", &value];
+        let editor = scene.control_plane.client_as(&user).await?;
+        let sources = Api::<Secret>::namespaced(editor, &scene.namespace);
+        let edit = Patch::Merge(json!({"stringData": {"value": "2"}}));
+        let words = "you need the verb unprotect";
         allow(scene, &user, "edit", json!(["get", "patch"])).await?;
         wait_for("the edit to be refused", PATIENCE, async || {
-            let tried = [&edit[..], &["--dry-run=server"]].concat();
-            let output = scene.kubectl_output(&tried, "").await?;
-            Ok(
-                match output.stderr.contains("you need the verb unprotect") {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(output.stdout + &output.stderr),
-                },
-            )
+            let tried = PatchParams::default().dry_run();
+            Ok(match sources.patch(SHARED, &tried, &edit).await {
+                Err(error) if error.to_string().contains(words) => Attempt::Done(()),
+                edited => Attempt::NotYet(format!("{:?}", edited.err())),
+            })
         })
         .await?;
         let mark = scene.mark().await?;
         allow(scene, &user, "unprotect", json!(["unprotect"])).await?;
         wait_for("the edit to be allowed", PATIENCE, async || {
-            let output = scene.kubectl_output(&edit, "").await?;
-            Ok(match output.code {
-                Some(0) => Attempt::Done(()),
-                _ => Attempt::NotYet(output.stderr),
-            })
+            let edited = sources.patch(SHARED, &PatchParams::default(), &edit).await;
+            Ok(edited.map(drop).into())
         })
         .await?;
         have_revision(scene, "2").await?;
@@ -102,7 +100,6 @@ async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consume
 
         // A copy is as protected as its source, and still goes with its ClusterConfigSync.
         scene.bind(&teams[0], &user, "clusterrole/edit").await?;
-        let words = "you need the verb unprotect";
         delete_answers(scene, &teams[0], &user, words).await?;
         let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
         delete_answers(scene, &scene.namespace, collector, words).await?;
@@ -128,40 +125,31 @@ fn team_count() -> usize {
 async fn namespace_answers(scene: &Scene, namespace: &str, user: &str, words: &str) -> Result<()> {
     let rules = json!([{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["delete"]}]);
     scene.grant(namespace, user, "owner", &rules).await?;
-    let delete = [
-        "delete",
-        "namespace",
-        namespace,
-        "--dry-run=server",
-        "--as",
-        user,
-    ];
-    wait_for("the answer to a deletion", PATIENCE, async || {
-        let output = scene.tool().output(&delete, "").await?;
-        let is_refused = !words.is_empty() && output.stderr.contains(words);
-        let is_allowed = words.is_empty() && output.code == Some(0);
-        Ok(match is_refused || is_allowed {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(output.stdout + &output.stderr),
-        })
-    })
-    .await
+    let client = scene.control_plane.client_as(user).await?;
+    deletion_answers(&Api::<Namespace>::all(client), namespace, words).await
 }
 
 /// Waits until a user is refused with these words who deletes the object of a namespace, or is allowed to if there are
 /// none. It is not deleted.
 async fn delete_answers(scene: &Scene, namespace: &str, user: &str, words: &str) -> Result<()> {
-    let delete = ["--namespace", namespace, "delete", "secret", SHARED];
-    let tried = [&delete[..], &["--dry-run=server", "--as", user]].concat();
+    let client = scene.control_plane.client_as(user).await?;
+    let secrets = Api::<Secret>::namespaced(client, namespace);
+    deletion_answers(&secrets, SHARED, words).await
+}
+
+async fn deletion_answers<K>(objects: &Api<K>, name: &str, words: &str) -> Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     wait_for("the answer to a deletion", PATIENCE, async || {
-        let output = scene.tool().output(&tried, "").await?;
-        let is_refused = !words.is_empty() && output.stderr.contains(words);
-        Ok(
-            match is_refused || words.is_empty() && output.code == Some(0) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(output.stdout + &output.stderr),
-            },
-        )
+        let tried = DeleteParams::default().dry_run();
+        let refused = objects.delete(name, &tried).await.err();
+        let told = refused.map(|error| error.to_string());
+        Ok(match &told {
+            None if words.is_empty() => Attempt::Done(()),
+            Some(told) if !words.is_empty() && told.contains(words) => Attempt::Done(()),
+            _ => Attempt::NotYet(format!("{told:?}")),
+        })
     })
     .await
 }

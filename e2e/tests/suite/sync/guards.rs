@@ -2,15 +2,16 @@
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Request};
 use kube::{Api, Client};
 use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    COPY_OF, Namespaces, SEAL, SHARED, apply_sync, becomes, copying, has_copy, name_of, play,
-    read_sync, secrets, source, sync,
+    COPY_OF, Namespaces, SEAL, SHARED, SYNCS, apply_sync, becomes, copying, has_copy, name_of,
+    play, read_sync, secrets, source, sync,
 };
+use crate::bind::guards::refusal;
 
 #[tokio::test]
 async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
@@ -35,36 +36,41 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
         let apply = ["apply", "--filename=-"];
         scene.kubectl_with_input(&apply, &role.to_string()).await?;
         let outcome = async {
-            let as_user = ["apply", "--filename=-", "--as", &user];
-            let tried = [&as_user[..], &["--dry-run=server"]].concat();
+            let author = scene.control_plane.client_as(&user).await?;
             let ours = sync(scene, "all", json!({}));
-            // The policy of another test may be in force before ours, and go.
-            let is_refused = async |object: &Value| {
-                wait_for("the author to be refused", PATIENCE, async || {
-                    let output = scene.kubectl_output(&tried, &object.to_string()).await?;
-                    let expected = format!("you may not get Secret {}/{SHARED}", scene.namespace);
-                    Ok(match output.stderr.contains(&expected) {
-                        true => Attempt::Done(()),
-                        false => Attempt::NotYet(output.stderr),
-                    })
+            let words = format!("you may not get Secret {}/{SHARED}", scene.namespace);
+            // The policy of another test may be in force before ours, and go. A connection may break.
+            wait_for("the author to be refused", PATIENCE, async || {
+                let params = PostParams { dry_run: true, ..PostParams::default() };
+                let create = Request::new(SYNCS).create(&params, ours.to_string().into_bytes())?;
+                Ok(match refusal(&author, create).await {
+                    Ok(Some(told)) if told.contains(&words) => Attempt::Done(()),
+                    told => Attempt::NotYet(format!("{told:?}")),
                 })
-                .await
-            };
-            is_refused(&ours).await?;
+            })
+            .await?;
             // By an administrator, and then changed by the author: most metadata is free.
             apply_sync(scene, &ours).await?;
-            let keys = sync(scene, "all", json!({"spec": {"keys": ["value"]}}));
-            is_refused(&keys).await?;
-            let labelled = sync(scene, "all", json!({"metadata": {"labels": {"more": "x"}}}));
-            scene.kubectl_with_input(&as_user, &labelled.to_string()).await?;
-            metadata_that_decides_is_refused(scene, &ours, &user).await?;
+            let keys = json!({"spec": {"keys": ["value"]}});
+            wait_for("a change by the author to be refused", PATIENCE, async || {
+                let tried = PatchParams::default().dry_run();
+                Ok(match patched(&author, &ours, &keys, &tried).await {
+                    Ok(Some(told)) if told.contains(&words) => Attempt::Done(()),
+                    told => Attempt::NotYet(format!("{told:?}")),
+                })
+            })
+            .await?;
+            let params = PatchParams::default();
+            let harmless = json!({"metadata": {"labels": {"more": "x"}, "annotations": {"example.com/note": "x"}}});
+            let told = patched(&author, &ours, &harmless, &params).await?;
+            ensure!(told.is_none(), "{told:?}");
+            metadata_that_decides_is_refused(scene, &ours, &author).await?;
             let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SHARED], "verbs": ["get"]}]);
             scene.grant(&scene.namespace, &user, "reader", &rules).await?;
             wait_for("the author to be allowed", PATIENCE, async || {
-                let output = scene.kubectl_output(&as_user, &keys.to_string()).await?;
-                Ok(match output.code {
-                    Some(0) => Attempt::Done(()),
-                    _ => Attempt::NotYet(output.stderr),
+                Ok(match patched(&author, &ours, &keys, &params).await {
+                    Ok(None) => Attempt::Done(()),
+                    told => Attempt::NotYet(format!("{told:?}")),
                 })
             })
             .await?;
@@ -78,13 +84,10 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
                 (json!({"spec": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}), "In and NotIn need values"),
             ] {
                 let wrong = sync(scene, "all", fields);
-                let output = scene.kubectl_output(&apply, &wrong.to_string()).await?;
-                ensure!(output.stderr.contains(words), "{words}: {}", output.stderr);
+                is_refused_with(scene, &wrong, words).await?;
             }
             let root_ca = json!({"spec": {"source": {"kind": "ConfigMap", "name": "kube-root-ca.crt"}}});
-            let output = scene.kubectl_output(&apply, &sync(scene, "ca", root_ca).to_string()).await?;
-            ensure!(output.stderr.contains("Kubernetes itself"), "{}", output.stderr);
-            Ok(())
+            is_refused_with(scene, &sync(scene, "ca", root_ca), "Kubernetes itself").await
         };
         let outcome = outcome.await;
         for kind in ["clusterrole", "clusterrolebinding"] {
@@ -96,12 +99,17 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
 }
 
 /// With an owner that is not there, the garbage collector would delete it, and then all copies.
-async fn metadata_that_decides_is_refused(scene: &Scene, sync: &Value, user: &str) -> Result<()> {
+async fn metadata_that_decides_is_refused(
+    scene: &Scene,
+    sync: &Value,
+    author: &Client,
+) -> Result<()> {
     let nobody = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "none",
         "uid": "00000000-0000-0000-0000-000000000000"}]);
-    let mark = "pod-reloader.cs.sap.com/there=x";
-    let annotate = ["annotate", "clusterconfigsync", name_of(sync)?, mark];
-    scene.kubectl(&annotate).await?;
+    let name = format!("clusterconfigsync/{}", name_of(sync)?);
+    scene
+        .annotate(&name, "pod-reloader.cs.sap.com/there=x")
+        .await?;
     for metadata in [
         json!({"ownerReferences": nobody}),
         json!({"finalizers": ["example.com/stay"]}),
@@ -109,26 +117,34 @@ async fn metadata_that_decides_is_refused(scene: &Scene, sync: &Value, user: &st
         json!({"annotations": {"pod-reloader.cs.sap.com/there": null}}),
         json!({"labels": {"pod-reloader.cs.sap.com/any": "x"}}),
     ] {
-        let patch = json!({"metadata": metadata}).to_string();
-        let patch = [
-            "patch",
-            "clusterconfigsync",
-            name_of(sync)?,
-            "--type=merge",
-            "--patch",
-            &patch,
-        ];
-        let output = scene
-            .kubectl_output(&[&patch[..], &["--as", user]].concat(), "")
-            .await?;
+        let patch = json!({"metadata": metadata});
+        let told = patched(author, sync, &patch, &PatchParams::default()).await?;
         let words = "so you may not change owners, finalizers or marks of what has it copied";
-        ensure!(
-            output.stderr.contains(words),
-            "{metadata}: {}",
-            output.stderr
-        );
+        let is_refused = told.as_ref().is_some_and(|it| it.contains(words));
+        ensure!(is_refused, "{metadata}: {told:?}");
     }
     Ok(())
+}
+
+/// Asserts that an administrator is refused with these words.
+async fn is_refused_with(scene: &Scene, sync: &Value, words: &str) -> Result<()> {
+    let refused = apply_sync(scene, sync).await.err();
+    let told = refused
+        .map(|error| format!("{error:#}"))
+        .unwrap_or_default();
+    ensure!(told.contains(words), "{words}: {told}");
+    Ok(())
+}
+
+/// Patches a ClusterConfigSync. Returns the words in which that is refused, if it is.
+async fn patched(
+    client: &Client,
+    sync: &Value,
+    patch: &Value,
+    params: &PatchParams,
+) -> Result<Option<String>> {
+    let patch = Request::new(SYNCS).patch(name_of(sync)?, params, &Patch::Merge(patch))?;
+    refusal(client, patch).await
 }
 
 #[tokio::test]

@@ -29,10 +29,7 @@ async fn of_two_syncs_the_older_has_the_namespace_and_nothing_flips() -> Result<
                 .clone();
         let mut other = secret(SHARED, "other");
         other["metadata"]["namespace"] = json!(elsewhere);
-        scene
-            .tool()
-            .run_with_input(&["create", "--filename=-"], &other.to_string())
-            .await?;
+        scene.create_object(&other).await?;
         let newer = sync(
             scene,
             "newer",
@@ -103,20 +100,19 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
             json!({"apiVersion": "v1", "kind": "ResourceQuota",
                 "metadata": {"name": "secrets", "namespace": full},
                 "spec": {"hard": {"count/secrets": count}}})
-            .to_string()
         };
-        let apply = ["apply", "--filename=-"];
-        scene.tool().run_with_input(&apply, &quota("0")).await?;
+        scene.apply(&[quota("0")]).await?;
         let finalizer = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "stays", "namespace": terminating, "finalizers": ["example.com/stay"]}});
-        scene.tool().run_with_input(&apply, &finalizer.to_string()).await?;
-        let delete = ["delete", "namespace", "--wait=false", &terminating];
+        scene.create_object(&finalizer).await?;
+        let namespace = format!("namespace/{terminating}");
         wait_for("the namespace to be deleted", PATIENCE, async || {
             // A policy that another test has just created may refuse that for a while.
-            Ok(scene.kubectl(&delete).await.map(drop).into())
+            Ok(scene.delete(&namespace).await.into())
         })
         .await?;
         let refusal = refusal(&scene.namespace, &forbidden);
+        let apply = ["apply", "--filename=-"];
         scene.tool().run_with_input(&apply, &refusal.to_string()).await?;
         let outcome = async {
             wait_for("the policy and the quota to be in force", PATIENCE, async || {
@@ -148,17 +144,16 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
             ensure!(!read_sync(scene, super::name_of(&ours)?).await?.to_string().contains("hunter2"));
             scene.apply(&[source("2")]).await?;
             has_copy(scene, &fine, "2").await?;
-            scene.tool().run_with_input(&apply, &quota("5")).await?;
+            scene.apply(&[quota("5")]).await?;
             has_copy(scene, &full, "2").await
         };
         let outcome = outcome.await;
         let name = refusal["items"][0]["metadata"]["name"].as_str().context("it has a name")?;
         for kind in ["validatingadmissionpolicy", "validatingadmissionpolicybinding"] {
-            scene.kubectl(&["delete", kind, name]).await?;
+            scene.delete(&format!("{kind}/{name}")).await?;
         }
-        let patch = r#"{"metadata": {"finalizers": null}}"#;
-        let patch = ["patch", "configmap", "stays", "--type=merge", "--patch", patch, "--namespace", &terminating];
-        scene.tool().run(&patch).await?;
+        let patch = json!({"metadata": {"finalizers": null}});
+        scene.merge_in(&terminating, "configmap/stays", &patch).await?;
         outcome
     })
     .await
@@ -283,7 +278,7 @@ async fn some_things_are_never_copied() -> Result<()> {
         // A token of a service account.
         let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
             "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}}});
-        scene.kubectl_with_input(&["create", "--filename=-"], &token.to_string()).await?;
+        scene.create_object(&token).await?;
         let tokens = sync(scene, "tokens", json!({"spec": {"source": {"name": "token"}}}));
         apply_sync(scene, &tokens).await?;
         becomes(scene, &tokens, "SourceNotAllowed").await?;
