@@ -289,7 +289,7 @@ impl Installation {
     /// When helm or the apiserver refuses.
     pub async fn uninstall(&self) -> Result<()> {
         if self.created_directly {
-            return self.leave_cluster().await;
+            return delete_release(&self.client, &[], &self.namespace).await;
         }
         let uninstall = [
             "uninstall",
@@ -299,29 +299,6 @@ impl Installation {
             "--wait",
         ];
         self.helm.run(&uninstall).await.map(drop)
-    }
-
-    /// Deletes its cluster-scoped objects by their label, without a process of Helm, and without waiting until they are gone.
-    ///
-    /// # Errors
-    /// When the apiserver refuses.
-    pub(crate) async fn leave_cluster(&self) -> Result<()> {
-        let label = format!("app.kubernetes.io/instance={}", self.namespace);
-        // As with Helm, one policy stays: without it, the apiserver would stop to watch the parameters of the others.
-        let stays = format!("metadata.name!={}-protect-stays", self.namespace);
-        let own = ListParams::default().labels(&label).fields(&stays);
-        let mut refused = Ok(());
-        for (version, kind) in OF_THE_CLUSTER {
-            let kind = json!({"apiVersion": version, "kind": kind});
-            let api = api_of(&self.client, None, &kind)?;
-            match api.delete_collection(&DeleteParams::default(), &own).await {
-                // Not every version of Kubernetes serves each kind.
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                Err(error) => refused = Err(error.into()),
-                Ok(_) => {}
-            }
-        }
-        refused
     }
 
     /// Returns the same installation for one more replica, whose webhook has a port of its own.
@@ -511,25 +488,65 @@ pub(crate) async fn delete_namespace(client: &Client, name: &str) -> Result<()> 
 /// Deletes the objects that other tests would have to list, and leaves the namespace itself. To delete a
 /// namespace, the controller manager would list every kind of object that exists, twice.
 pub(crate) async fn empty_namespace(client: &Client, name: &str) -> Result<()> {
-    delete_all(client, name, &OF_THE_CHART).await?;
-    delete_all(client, name, &OF_WORKLOADS).await
+    empty_operators_namespace(client, name).await?;
+    delete_all(client, Some(name), &OF_WORKLOADS, &ListParams::default()).await
 }
 
 /// Deletes objects as [`empty_namespace`] does, in the namespace of an operator.
 pub(crate) async fn empty_operators_namespace(client: &Client, name: &str) -> Result<()> {
-    delete_all(client, name, &OF_THE_CHART).await
-}
-
-async fn delete_all(client: &Client, namespace: &str, kinds: &[(&str, &str)]) -> Result<()> {
     // The controller manager would create this one again.
     let all = ListParams::default().fields("metadata.name!=kube-root-ca.crt");
-    for (version, kind) in kinds {
-        let kind = json!({"apiVersion": version, "kind": kind});
-        let api = api_of(client, Some(namespace), &kind)?;
-        api.delete_collection(&DeleteParams::background(), &all)
-            .await?;
+    delete_all(client, Some(name), &OF_THE_CHART, &all).await
+}
+
+/// Deletes what the chart has rendered for a release, for the whole cluster and in these namespaces, without a process of Helm,
+/// and without waiting until it is gone. Its Secrets and ConfigMaps stay, so Helm still lists it as installed.
+///
+/// # Errors
+/// When the apiserver refuses.
+///
+/// # Caveats
+/// Roles in other namespaces (`watch.namespaces`, `flux`, `argoCD`) stay, unless these are named.
+pub async fn delete_release(client: &Client, namespaces: &[&str], release: &str) -> Result<()> {
+    let own = of_release(release);
+    delete_all(client, None, &OF_THE_CLUSTER, &own).await?;
+    for &namespace in namespaces {
+        delete_all(client, Some(namespace), &OF_A_RELEASE, &own).await?;
     }
     Ok(())
+}
+
+/// Selects what the chart has rendered for a release.
+fn of_release(name: &str) -> ListParams {
+    let label = format!("app.kubernetes.io/instance={name}");
+    // This policy stays, as with Helm: without it, the apiserver would stop watching the parameters of the others. The policies
+    // about authors, which Helm would keep, go.
+    let stays = format!("metadata.name!={name}-protect-stays");
+    ListParams::default().labels(&label).fields(&stays)
+}
+
+/// Deletes the selected objects of these kinds: in a namespace, or for the whole cluster.
+async fn delete_all(
+    client: &Client,
+    namespace: Option<&str>,
+    kinds: &[(&str, &str)],
+    selected: &ListParams,
+) -> Result<()> {
+    let mut refused = Ok(());
+    for &(version, kind) in kinds {
+        let of_kind = json!({"apiVersion": version, "kind": kind});
+        let api = api_of(client, namespace, &of_kind)?;
+        // Only some versions of Kubernetes serve these policies, and not every cluster has cert-manager.
+        let is_optional = kind.starts_with("MutatingAdmissionPolicy") || version == CERT_MANAGER;
+        let delete = DeleteParams::background();
+        match api.delete_collection(&delete, selected).await {
+            // The answer has no reason then, but this code.
+            Err(kube::Error::Api(status)) if status.code == 404 && is_optional => {}
+            Err(error) => refused = Err(error.into()),
+            Ok(_) => {}
+        }
+    }
+    refused
 }
 
 /// The kinds without a namespace that the chart renders, except definitions, which stay. The webhook goes before the rights, as
@@ -545,9 +562,22 @@ const OF_THE_CLUSTER: [(&str, &str); 9] = [
     (FLOW_CONTROL, "FlowSchema"),
     (FLOW_CONTROL, "PriorityLevelConfiguration"),
 ];
+/// The kinds with a namespace that the chart renders, except those of which the others in the namespace are deleted, too.
+const OF_A_RELEASE: [(&str, &str); 9] = [
+    ("apps/v1", "Deployment"),
+    ("v1", "Service"),
+    ("v1", "ServiceAccount"),
+    (RBAC, "RoleBinding"),
+    (RBAC, "Role"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
+    (CERT_MANAGER, "Certificate"),
+    (CERT_MANAGER, "Issuer"),
+];
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io/v1";
+const CERT_MANAGER: &str = "cert-manager.io/v1";
 
 /// The kinds of which the chart and tests create many objects.
 const OF_THE_CHART: [(&str, &str); 3] = [

@@ -34,7 +34,7 @@ use crate::{
     credentials::random_hex,
     failure,
     installation::{
-        Installation, create_namespace, delete_namespace, empty_namespace,
+        Installation, create_namespace, delete_namespace, delete_release, empty_namespace,
         empty_operators_namespace, has_own_values, merge,
     },
     operator::Operator,
@@ -883,9 +883,15 @@ impl Scene {
             return;
         }
         // Anything left dies with the control plane.
-        let _ = self.installation.leave_cluster().await;
+        let own = self.installation.namespace.as_str();
+        let both = [self.namespace.as_str(), own];
+        // Helm would also delete what a release has in these. Without one, nobody has to list the rest.
+        let namespaces = match self.options.released {
+            true => &both[..],
+            false => &[],
+        };
+        let _ = delete_release(&self.client, namespaces, own).await;
         let _ = empty_namespace(&self.client, &self.namespace).await;
-        let own = &self.installation.namespace;
         let _ = empty_operators_namespace(&self.client, own).await;
     }
 }

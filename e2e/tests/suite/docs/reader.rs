@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, env, fs, os::unix::fs::symlink, path::Path, pro
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Kubelet, OwnKind, PATIENCE, of_the_workspace, own_kinds, wait_for,
+    Attempt, ControlPlane, Kubelet, OwnKind, PATIENCE, delete_release, of_the_workspace, own_kinds,
+    wait_for,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -80,7 +81,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When something cannot be removed.
     pub(super) async fn clear(&self) -> Result<()> {
-        let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
+        let kubectl = self.control_plane.kubectl();
         let client = self.control_plane.admin_client().await?;
         // The CRDs stay when a release goes, and the next reader's operator would serve their objects.
         let definitions = api("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
@@ -96,8 +97,8 @@ impl<'a> Reader<'a> {
         }
         let releases: Value = client.request(api(RELEASES)?).await?;
         for (namespace, name) in installed(&releases) {
-            helm.run(&["uninstall", name, "--namespace", namespace])
-                .await?;
+            // What a failed `helm test` has left is in the namespace `default`.
+            delete_release(&client, &[namespace, "default"], name).await?;
         }
         self.kubelet.sync().await?;
         let namespaces: Value = client.request(api("/api/v1/namespaces")?).await?;
