@@ -348,16 +348,8 @@ impl Scene {
     /// Waits until the apiserver calls the webhook.
     async fn webhook_called(&self) -> Result<()> {
         if !self.options.match_conditions {
-            let name = &self.installation.namespace;
-            let patch = r#"[{"op": "remove", "path": "/webhooks/0/matchConditions"}]"#;
-            let args = [
-                "mutatingwebhookconfiguration",
-                name,
-                "--type=json",
-                "--patch",
-                patch,
-            ];
-            self.tool().run(&[&["patch"], &args[..]].concat()).await?;
+            let patch = json!([{"op": "remove", "path": "/webhooks/0/matchConditions"}]);
+            self.patch_webhook(&patch).await?;
         }
         wait_for("the apiserver to call the webhook", PATIENCE, async || {
             Ok(match self.is_webhook_called().await {

@@ -2,6 +2,7 @@
 //! more processor time than the apiserver needs for the request.
 
 use anyhow::{Context, Result};
+use http::header::CONTENT_TYPE;
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Request},
@@ -177,6 +178,31 @@ impl Scene {
         patched
             .map(drop)
             .with_context(|| format!("{patch} to {reference}"))
+    }
+
+    /// Applies a JSON Patch to the webhook configuration of the operator.
+    ///
+    /// # Errors
+    /// When that is refused.
+    pub async fn patch_webhook(&self, patch: &Value) -> Result<()> {
+        const WEBHOOKS: &str =
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+        let name = &self.installation.namespace;
+        self.patch_at(&format!("{WEBHOOKS}/{name}"), patch).await
+    }
+
+    /// Applies a JSON Patch to what is at a path of the apiserver.
+    ///
+    /// # Errors
+    /// When that is refused.
+    pub async fn patch_at(&self, path: &str, patch: &Value) -> Result<()> {
+        let request = http::Request::patch(path)
+            .header(CONTENT_TYPE, "application/json-patch+json")
+            .body(patch.to_string().into_bytes())?;
+        let patched = self.client.request::<Value>(request).await;
+        patched
+            .map(drop)
+            .with_context(|| format!("{patch} to {path}"))
     }
 
     /// Waits until all pods of a workload are of its newest revision, and available, as `kubectl rollout status` does.

@@ -201,7 +201,7 @@ async fn a_ca_bundle_that_somebody_wipes_or_changes_is_written_again() -> Result
             json!([{"op": "add", "path": place, "value": ""}]),
             json!([{"op": "add", "path": place, "value": foreign}]),
         ] {
-            configure(scene, &patch).await?;
+            scene.patch_webhook(&patch).await?;
             wait_for("the CA", PATIENCE, async || {
                 Ok(match scene.ca_bundle().await? {
                     bundle if bundle.contains(&before) => Attempt::Done(()),
@@ -232,7 +232,8 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
         let set = |place: &str, value: &str| {
             json!([{"op": "replace", "path": format!("/webhooks/0/{place}"), "value": value}])
         };
-        configure(scene, &set("clientConfig/service/name", "other")).await?;
+        let other = set("clientConfig/service/name", "other");
+        scene.patch_webhook(&other).await?;
         wait_for("the certificate to be refused", PATIENCE, async || {
             let refusal = scene.is_webhook_called().await.err();
             let said = refusal.map_or_else(String::new, |error| format!("{error:#}"));
@@ -252,7 +253,8 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
             })
         })
         .await?;
-        configure(scene, &set("failurePolicy", "Ignore")).await?;
+        let ignore = set("failurePolicy", "Ignore");
+        scene.patch_webhook(&ignore).await?;
         wait_for("a create to be allowed", PATIENCE, async || {
             Ok(scene.is_webhook_called().await.map(drop).into())
         })
@@ -288,14 +290,6 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
         .await
     })
     .await
-}
-
-/// Changes the webhook configuration with a JSON Patch.
-async fn configure(scene: &Scene, patch: &Value) -> Result<()> {
-    let name = &scene.installation.namespace;
-    let patch = ["--type=json", "--patch", &patch.to_string()];
-    let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
-    scene.tool().run(&args.concat()).await.map(drop)
 }
 
 /// Makes this number of rotations: by a renewal, by the loss of the Secret, and by a renewal of the CA as well.
@@ -381,19 +375,11 @@ async fn renew(scene: &Scene, certificate: &str) -> Result<()> {
             "lastTransitionTime": "2026-01-01T00:00:00Z",
             "observedGeneration": 1,
         },
-    }])
-    .to_string();
+    }]);
     let namespace = &scene.installation.namespace;
-    let patch = ["--subresource=status", "--type=json", "--patch", &condition];
-    let certificate = [
-        "--namespace",
-        namespace,
-        "patch",
-        "certificate",
-        certificate,
-    ];
-    let args = [&certificate[..], &patch].concat();
-    scene.tool().run(&args).await.map(drop)
+    let certificates = format!("/apis/cert-manager.io/v1/namespaces/{namespace}/certificates");
+    let status = format!("{certificates}/{certificate}/status");
+    scene.patch_at(&status, &condition).await
 }
 
 /// Creates the objects that [`burst`] writes.

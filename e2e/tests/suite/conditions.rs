@@ -407,12 +407,9 @@ async fn upgrade(scene: &Scene, values: &Value) -> Result<()> {
 
 /// Sets the failure policy of the webhook, which is all that the chart makes of that value.
 async fn fail_by(scene: &Scene, failure_policy: &str) -> Result<()> {
-    let name = &scene.installation.namespace;
     let path = "/webhooks/0/failurePolicy";
-    let patch = json!([{"op": "replace", "path": path, "value": failure_policy}]).to_string();
-    let patch = ["--type=json", "--patch", &patch];
-    let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
-    scene.tool().run(&args.concat()).await.map(drop)
+    let patch = json!([{"op": "replace", "path": path, "value": failure_policy}]);
+    scene.patch_webhook(&patch).await
 }
 
 /// Waits until exactly the cases for which the webhook must be called are refused. The webhook is down.

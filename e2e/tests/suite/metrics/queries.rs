@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use serde_json::json;
 
 use super::alerts::alerts;
 use super::dashboard::dashboard;
@@ -78,17 +79,8 @@ async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
 async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> {
     scene.operator.stop().await;
     scene.is_webhook_called().await?;
-    let fail = r#"[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]"#;
-    let configuration = &scene.installation.namespace;
-    let patch = [
-        "patch",
-        "mutatingwebhookconfiguration",
-        configuration,
-        "--type=json",
-        "--patch",
-        fail,
-    ];
-    scene.tool().run(&patch).await?;
+    let fail = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]);
+    scene.patch_webhook(&fail).await?;
     wait_for("a write to be refused", PATIENCE, async || {
         Ok(match scene.is_webhook_called().await {
             Ok(_) => Attempt::NotYet("it was let through".to_owned()),
