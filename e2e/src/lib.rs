@@ -74,7 +74,7 @@ pub use own_kinds::{OwnKind, own_kinds};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs, go_program, of_the_workspace, prometheus};
 pub use real_scene::RealScene;
-pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd};
+pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd, try_apply};
 pub use stop_signals::{INTERRUPTED, StopSignals};
 pub use tool::{Output, Tool};
 pub use version::{OPERATOR_VARIABLE, Version, chart};

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::replicas::{Replicas, kubeconfig};
-pub use self::{crowd::crowd, replicas::Replica};
+pub use self::{crowd::crowd, replicas::Replica, server_side::try_apply};
 use crate::{
     apply::{api_of, apply},
     audit::{AuditEvent, AuditLog, Mark},

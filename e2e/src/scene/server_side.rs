@@ -4,8 +4,10 @@ use anyhow::{Context, Result, ensure};
 use http::header::WARNING;
 use http_body_util::BodyExt;
 use kube::{
-    api::{GetParams, Patch, PatchParams, Request},
+    Api, Client,
+    api::{DynamicObject, GetParams, GroupVersionKind, Patch, PatchParams, Request, TypeMeta},
     client::Body,
+    discovery::{Scope, pinned_kind},
 };
 use serde_json::Value;
 
@@ -77,23 +79,53 @@ impl Scene {
         manifest: &Value,
         params: PatchParams,
     ) -> Result<(Value, String)> {
-        let params = params.validation_strict();
         let api = api_of(&self.client, namespace, manifest)?;
-        let name = name(manifest)?;
-        let request = Request::new(api.resource_url());
-        let request = request.patch(name, &params, &Patch::Apply(manifest))?;
-        // `Client::request` drops the headers, and the warnings with them.
-        let answer = self.client.send(request.map(Body::from)).await?;
-        let status = answer.status();
-        let warnings = answer.headers().get_all(WARNING).iter();
-        let warnings = warnings.map(|warning| String::from_utf8_lossy(warning.as_bytes()));
-        let warnings = Vec::from_iter(warnings).join("\n");
-        let body = answer.into_body().collect().await?.to_bytes();
-        let said = || String::from_utf8_lossy(&body);
-        ensure!(status.is_success(), "applying {name}: {}", said());
-        let object = serde_json::from_slice(&body).with_context(|| said().into_owned())?;
-        Ok((object, warnings))
+        send(&self.client, &api, manifest, params).await
     }
+}
+
+/// Returns the warnings of the apiserver, a line each, about an object that is tried by a server-side apply in a dry run: in
+/// the namespace `default`, unless it names another one. Takes fields over from others.
+///
+/// # Errors
+/// When it is refused, or the apiserver does not serve its kind.
+pub async fn try_apply(client: &Client, manifest: &Value) -> Result<String> {
+    let types: TypeMeta = serde_json::from_value(manifest.clone())?;
+    let kind = GroupVersionKind::try_from(&types)?;
+    let (kind, capabilities) = pinned_kind(client, &kind).await?;
+    let namespace = manifest["metadata"]["namespace"].as_str();
+    let namespace = namespace.unwrap_or("default");
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Namespaced => Api::namespaced_with(client.clone(), namespace, &kind),
+        Scope::Cluster => Api::all_with(client.clone(), &kind),
+    };
+    let params = PatchParams::apply("kubectl").force().dry_run();
+    let (_, warnings) = send(client, &api, manifest, params).await?;
+    Ok(warnings)
+}
+
+/// Applies an object, and returns it as it is stored then, with the warnings of the apiserver, a line each.
+async fn send(
+    client: &Client,
+    api: &Api<DynamicObject>,
+    manifest: &Value,
+    params: PatchParams,
+) -> Result<(Value, String)> {
+    let params = params.validation_strict();
+    let name = name(manifest)?;
+    let request = Request::new(api.resource_url());
+    let request = request.patch(name, &params, &Patch::Apply(manifest))?;
+    // `Client::request` drops the headers, and the warnings with them.
+    let answer = client.send(request.map(Body::from)).await?;
+    let status = answer.status();
+    let warnings = answer.headers().get_all(WARNING).iter();
+    let warnings = warnings.map(|warning| String::from_utf8_lossy(warning.as_bytes()));
+    let warnings = Vec::from_iter(warnings).join("\n");
+    let body = answer.into_body().collect().await?.to_bytes();
+    let said = || String::from_utf8_lossy(&body);
+    ensure!(status.is_success(), "applying {name}: {}", said());
+    let object = serde_json::from_slice(&body).with_context(|| said().into_owned())?;
+    Ok((object, warnings))
 }
 
 fn name(manifest: &Value) -> Result<&str> {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 pub(super) enum Manifest {
     /// Values of the chart.
     Values,
-    /// Objects, as JSON that kubectl accepts.
-    Objects(String),
+    /// Objects.
+    Objects(Vec<Value>),
 }
 
 impl Manifest {
@@ -27,8 +27,7 @@ impl Manifest {
         let objects = documents.into_iter().map(object);
         let objects = objects.collect::<Option<Vec<_>>>();
         let objects = objects.context("neither values of the chart nor objects")?;
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        Ok(Self::Objects(list.to_string()))
+        Ok(Self::Objects(objects))
     }
 }
 
