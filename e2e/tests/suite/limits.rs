@@ -18,7 +18,7 @@ use tokio::time::timeout;
 async fn a_change_of_many_keeps_to_the_part_of_the_limit_of_one_namespace_there_and_back()
 -> Result<()> {
     const LIMIT: usize = 5;
-    let size = if full() { 200 } else { 25 };
+    let size = if full() { 200 } else { 15 };
     let options = Options {
         // One namespace has half of it.
         values: json!({"maxConcurrentRestarts": {"cluster": 2 * LIMIT}}),
