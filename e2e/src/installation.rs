@@ -199,10 +199,16 @@ impl Installation {
     async fn create_to_stay(&self, object: &Value) -> Result<()> {
         let objects = api_of(&self.client, None, object)?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let is_there = async || anyhow::Ok(objects.get_metadata_opt(name).await?.is_some());
+        // The apiserver checks all of a definition, with its rules, before it says that there is one.
+        if is_there().await? {
+            return Ok(());
+        }
         let created = create(&self.client, None, object).await;
-        match objects.get_metadata_opt(name).await? {
-            Some(_) => Ok(()),
-            None => created,
+        // Another test may have been faster.
+        match is_there().await? {
+            true => Ok(()),
+            false => created,
         }
     }
 
