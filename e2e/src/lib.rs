@@ -22,6 +22,7 @@ mod description;
 mod directory;
 mod etcd_copy;
 mod failure;
+pub mod features;
 pub mod flux;
 mod git;
 mod git_server;

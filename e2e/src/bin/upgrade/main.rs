@@ -1,9 +1,9 @@
 //! Upgrades a release of an earlier version while it manages many workloads, and switches each optional feature of the
 //! chart on and off. Reports each rollout that is not documented.
 
-mod features;
 mod population;
 mod release;
+mod rolls;
 mod sentinels;
 mod state;
 
@@ -11,15 +11,16 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use pod_reloader_e2e::features::{Feature, features};
 use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{Attempt, Version, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use self::{
-    features::{Feature, Rolls, features},
     population::{Kept, population},
     release::Release,
+    rolls::Rolls,
     state::{Change, State},
 };
 
@@ -92,7 +93,7 @@ impl Run {
         let began = Instant::now();
         let population = population(workloads, &earlier);
         let mut release = Release::install(earlier).await?;
-        release.prepare().await?;
+        release.scene.prepare_features().await?;
         let scene = &release.scene;
         let namespaces: Vec<_> = population.iter().map(|it| it.name.clone()).collect();
         let namespace =
@@ -162,10 +163,10 @@ impl Run {
     /// Switches a feature on and off.
     async fn feature(&mut self, feature: &Feature, default: &str) -> Result<()> {
         let name = feature.name;
-        self.switch(&format!("{name} on"), &feature.values, feature.on)
+        self.switch(&format!("{name} on"), &feature.values, rolls::on(name))
             .await?;
         let is_on = self.release.manifest().await? != *default;
-        self.switch(&format!("{name} off"), &json!({}), feature.off)
+        self.switch(&format!("{name} off"), &json!({}), rolls::off(name))
             .await?;
         let is_off = self.release.manifest().await? == *default;
         ensure!(

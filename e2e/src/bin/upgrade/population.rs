@@ -3,6 +3,7 @@
 use std::fmt;
 
 use pod_reloader_e2e::Version;
+use pod_reloader_e2e::features::{GENERATED, TIER};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, Kind, SECRETS, Workload, config_map, secret};
 use serde_json::{Value, json};
 
@@ -218,10 +219,6 @@ const OBJECTS: usize = 5;
 const SPECIAL: &str = "special";
 /// ConfigMap with the label [`GENERATED`].
 const OTHER: &str = "other";
-/// Label of config objects that some selectors leave out.
-pub(crate) const GENERATED: &str = "generated";
-/// Label that some selectors leave out if it is `batch`.
-pub(crate) const TIER: &str = "tier";
 const PREFIX: &str = "pod-reloader.cs.sap.com/";
 const STAKATER_AUTO: &str = "reloader.stakater.com/auto";
 const STAKATER_LIST: &str = "configmap.reloader.stakater.com/reload";

@@ -1,13 +1,11 @@
 //! The release of the operator, which is upgraded as users do it.
 
 use anyhow::Result;
-use pod_reloader_e2e::workload::secret;
 use pod_reloader_e2e::{
-    ControlPlane, ControlPlaneOptions, Operator, Options, Scene, Version, crds::crd, merge,
+    ControlPlane, ControlPlaneOptions, Operator, Options, Scene, Version, merge,
 };
 use serde_json::{Value, json};
 
-use crate::features::{CHAT, DEFINITIONS, SHARED_KEYS};
 use crate::population::Kept;
 use crate::sentinels::Sentinels;
 
@@ -39,29 +37,6 @@ impl Release {
             writer: None,
             sentinels: None,
         })
-    }
-
-    /// Creates what the features need: definitions of custom resources, and Secrets in the operator's namespace.
-    pub(crate) async fn prepare(&self) -> Result<()> {
-        let scene = &self.scene;
-        let definitions: Vec<_> = DEFINITIONS.iter().map(|name| crd(name)).collect();
-        scene.apply(&definitions).await?;
-        let established = "--for=condition=Established";
-        scene
-            .tool()
-            .run(&["wait", "crd", "--all", established])
-            .await?;
-        let keys = scene.installation.hash_keys();
-        let keys = ["get", "secret", &keys, "--output=json"];
-        let keys: Value = serde_json::from_str(&scene.operators_kubectl(&keys).await?)?;
-        let mut shared = secret(SHARED_KEYS, "");
-        shared["stringData"] = Value::Null;
-        shared["data"] = keys["data"].clone();
-        let mut chat = secret(CHAT, "");
-        // Nobody listens there.
-        chat["stringData"] = json!({"url": "http://127.0.0.1:9/"});
-        let operators = &scene.installation.namespace;
-        scene.put_all_in(operators, &[shared, chat]).await
     }
 
     /// Creates the sentinels, one pair in each namespace.

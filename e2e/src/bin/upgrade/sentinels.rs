@@ -9,11 +9,10 @@ use std::{
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::ListParams};
+use pod_reloader_e2e::features::LEFT_OUT;
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Scene, wait_for};
 use serde_json::{Value, json};
-
-use crate::features::LEFT_OUT;
 
 /// Two Deployments in each namespace: one that lists a ConfigMap, and one that lists a Secret.
 ///

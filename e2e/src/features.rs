@@ -1,48 +1,22 @@
-//! The optional features of the chart, one line each, and what the documents say of switching them.
+//! The optional features of the chart, one line each, and what the cluster needs before they are switched on.
 
-use pod_reloader_e2e::dialects;
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::population::{Form, GENERATED, Kept, TIER};
+use crate::{crds::crd, installation::dialects, scene::Scene, workload::secret};
 
 /// An optional feature of the chart.
-pub(crate) struct Feature {
-    pub(crate) name: &'static str,
+pub struct Feature {
+    /// Its name, from the values that switch it on.
+    pub name: &'static str,
     /// The values that switch it on.
-    pub(crate) values: Value,
-    /// The workloads that roll once when it is switched on, as documented.
-    pub(crate) on: Rolls,
-    /// Those that roll once when it is switched off.
-    pub(crate) off: Rolls,
-}
-
-/// Which workloads roll.
-pub(crate) type Rolls = fn(&Kept) -> bool;
-
-impl Feature {
-    fn new(name: &'static str, values: Value) -> Self {
-        let none: Rolls = |_| false;
-        Self {
-            name,
-            values,
-            on: none,
-            off: none,
-        }
-    }
-
-    fn on(self, on: Rolls) -> Self {
-        Self { on, ..self }
-    }
-
-    fn off(self, off: Rolls) -> Self {
-        Self { off, ..self }
-    }
+    pub values: Value,
 }
 
 /// Returns all of them. `namespaces` are those with workloads.
 #[rustfmt::skip]
-pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
-    let f = Feature::new;
+pub fn features(namespaces: &[String]) -> Vec<Feature> {
+    let f = |name, values| Feature { name, values };
     vec![
         f("releaseWait=0s", json!({"releaseWait": "0s"})),
         f("flux", json!({"flux": {"enabled": true}})),
@@ -52,8 +26,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("namespaceAnnotations.enabled", json!({"namespaceAnnotations": {"enabled": true}})),
         f("maxConcurrentRestarts.cluster", json!({"maxConcurrentRestarts": {"cluster": 5}})),
         f("maxConcurrentRestarts.namespace", json!({"maxConcurrentRestarts": {"namespace": 1}})),
-        // docs/undo.md: so that they have copies to use.
-        f("pin.enabled", json!({"pin": {"enabled": true}})).on(|kept| kept.form == Form::Pinned),
+        f("pin.enabled", json!({"pin": {"enabled": true}})),
         f("protect.enabled", json!({"protect": {"enabled": true}})),
         f("protect.templates", json!({"protect": {"enabled": true, "templates": true}})),
         f("sync.enabled", json!({"sync": {"enabled": true}})),
@@ -67,9 +40,8 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("customResources", json!({"customResources": ["argo-rollouts", "knative", "cronjobs"]})),
         f("runCronJobsOnChange", json!({"customResources": ["cronjobs"], "runCronJobsOnChange": true})),
         f("autoReloadAll", json!({"autoReloadAll": true})),
-        // docs/annotations.md#when-an-edit-restarts-pods: those that use both kinds.
-        f("ignoreSecrets", json!({"ignoreSecrets": true})).on(uses_both).off(uses_both),
-        f("ignoreConfigMaps", json!({"ignoreConfigMaps": true})).on(uses_both).off(uses_both),
+        f("ignoreSecrets", json!({"ignoreSecrets": true})),
+        f("ignoreConfigMaps", json!({"ignoreConfigMaps": true})),
         f("ignoreNamespaces", json!({"ignoreNamespaces": [LEFT_OUT]})),
         f("resourceLabelSelector", json!({"resourceLabelSelector": format!("!{GENERATED}")})),
         f("hashKeysSecret", json!({"hashKeysSecret": SHARED_KEYS})),
@@ -92,10 +64,6 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
     ]
 }
 
-fn uses_both(kept: &Kept) -> bool {
-    kept.lists_both() && !kept.form.is_gated()
-}
-
 fn kind() -> Value {
     json!({"group": "goharbor.io", "version": "v1beta1", "resource": "harbors", "kind": "Harbor"})
 }
@@ -104,8 +72,34 @@ fn not_in(key: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]})
 }
 
+impl Scene {
+    /// Creates what the features need: definitions of custom resources, and Secrets in the operator's namespace.
+    ///
+    /// # Errors
+    /// When the apiserver refuses, or there are no hash keys yet.
+    pub async fn prepare_features(&self) -> Result<()> {
+        let definitions: Vec<_> = DEFINITIONS.iter().map(|name| crd(name)).collect();
+        self.apply(&definitions).await?;
+        let established = "--for=condition=Established";
+        self.tool()
+            .run(&["wait", "crd", "--all", established])
+            .await?;
+        let keys = self.installation.hash_keys();
+        let keys = ["get", "secret", &keys, "--output=json"];
+        let keys: Value = serde_json::from_str(&self.operators_kubectl(&keys).await?)?;
+        let mut shared = secret(SHARED_KEYS, "");
+        shared["stringData"] = Value::Null;
+        shared["data"] = keys["data"].clone();
+        let mut chat = secret(CHAT, "");
+        // Nobody listens there.
+        chat["stringData"] = json!({"url": "http://127.0.0.1:9/"});
+        let operators = &self.installation.namespace;
+        self.put_all_in(operators, &[shared, chat]).await
+    }
+}
+
 /// Definitions of custom resources without which some features cannot be switched on, or have nothing to do.
-pub(crate) const DEFINITIONS: [&str; 8] = [
+const DEFINITIONS: [&str; 8] = [
     "applications",
     "harbors",
     "kustomizations",
@@ -116,19 +110,22 @@ pub(crate) const DEFINITIONS: [&str; 8] = [
     "servicemonitors",
 ];
 /// Namespace that some features leave out.
-pub(crate) const LEFT_OUT: &str = "upgrade-9";
+pub const LEFT_OUT: &str = "upgrade-9";
+/// Label of config objects that some features leave out.
+pub const GENERATED: &str = "generated";
+/// Label of workloads that some features leave out if it is `batch`.
+pub const TIER: &str = "tier";
 /// Secret with a copy of the hash keys, in the operator's namespace.
-pub(crate) const SHARED_KEYS: &str = "shared-hash-keys";
+const SHARED_KEYS: &str = "shared-hash-keys";
 /// Secret with a URL for notifications, in the operator's namespace.
-pub(crate) const CHAT: &str = "chat";
+const CHAT: &str = "chat";
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use pod_reloader_e2e::chart;
-
     use super::*;
+    use crate::version::chart;
 
     /// What changes the operator's pods alone, adds to a feature, or says something to the chart that every installation
     /// of the tests says.
