@@ -745,6 +745,20 @@ impl Scene {
         Ok(events)
     }
 
+    /// Returns what an installation has watched since `mark`: the paths and the selectors of the URLs. It leaves out what
+    /// [`Scene::requests`] leaves out.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn watches_of(
+        &self,
+        installation: &Installation,
+        mark: Mark,
+    ) -> Result<BTreeSet<String>> {
+        let requests = self.requests_of(installation, mark).await?;
+        Ok(requests.iter().filter_map(watched).collect())
+    }
+
     /// Returns everybody's requests to the apiserver since `mark` whose entry in the log contains `text`, such as the name of a
     /// namespace or of a user: to parse those of all other tests takes long. Leaves out those of `kubectl pod-reloader`: other
     /// tests have it ask about every workload of the cluster.
@@ -921,6 +935,16 @@ impl Options {
 
 fn is_of_plugin(event: &AuditEvent) -> bool {
     event.user_agent.starts_with("kubectl-pod-reloader/")
+}
+
+/// Returns what a request watches: the path and the selectors of its URL. `None` if it is no watch.
+///
+/// A watch is a call that ends after a minute and is made again.
+fn watched(request: &AuditEvent) -> Option<String> {
+    let is_watch = request.verb == "watch";
+    let (path, query) = request.uri.split_once('?').filter(|_| is_watch)?;
+    let selectors = query.split('&').filter(|it| it.contains("Selector="));
+    Some(selectors.fold(path.to_owned(), |path, it| format!("{path} {it}")))
 }
 
 /// Returns the name of the test as a namespace.

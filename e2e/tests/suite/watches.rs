@@ -1,9 +1,7 @@
 //! The number of watches of a leader, as the tables of `docs/scale.md` have it.
 
-use std::collections::BTreeSet;
-
 use anyhow::{Context, Result, bail, ensure};
-use pod_reloader_e2e::{Attempt, AuditEvent, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("../../../docs/scale.md");
@@ -12,8 +10,7 @@ const PAGE: &str = include_str!("../../../docs/scale.md");
 pub(crate) async fn are_as_documented(scene: &Scene) -> Result<()> {
     let expected = documented(&scene.values())?;
     wait_for("the documented number of watches", PATIENCE, async || {
-        let requests = scene.requests(scene.began()).await?;
-        let watches: BTreeSet<_> = requests.iter().filter_map(watched).collect();
+        let watches = scene.watches_of(&scene.installation, scene.began()).await?;
         let seen = format!("{expected} are documented: {watches:?}");
         ensure!(watches.len() <= expected, "{seen}");
         Ok(match watches.len() == expected {
@@ -38,16 +35,6 @@ fn the_watches_of_several_releases_are_those_of_one_times_their_number() -> Resu
         ensure!(watches == expected.to_string(), "{row:?}");
     }
     Ok(())
-}
-
-/// Returns what a request watches: the path and the selectors of its URL. `None` if it is no watch.
-///
-/// A watch is a call that ends after a minute and is made again.
-fn watched(request: &AuditEvent) -> Option<String> {
-    let is_watch = request.verb == "watch";
-    let (path, query) = request.uri.split_once('?').filter(|_| is_watch)?;
-    let selectors = query.split('&').filter(|it| it.contains("Selector="));
-    Some(selectors.fold(path.to_owned(), |path, it| format!("{path} {it}")))
 }
 
 /// Returns the number of watches that the table says for these values of the chart.
