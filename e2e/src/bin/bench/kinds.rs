@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::Result;
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Options, Scene,
+    Attempt, ControlPlane, ControlPlaneOptions, Scene,
     crds::crd,
     wait_for,
     workload::{CONFIG_HASH, CONFIG_MAPS, config_map},
 };
 use serde_json::{Value, json};
 
-use crate::{clear, figures::Figures, memory::Memory, without_controllers};
+use crate::{clear, figures::Figures, memory::Memory, options, without_controllers};
 
 /// Number of workloads of each kind.
 const EACH: usize = 500;
@@ -27,19 +27,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
             .run_with_input(&["apply", "--filename=-"], &definition)
             .await?;
     }
-    let options = Options {
-        settle_period: "1s",
-        args: vec!["--log-level=info".to_owned()],
-        failure_policy: "Ignore",
-        everywhere: true,
-        values: json!({
-            "customResources": ["argo-rollouts", "knative", "kafkaconnect"],
-            // Same as the chart's default.
-            "webhook": {"timeoutSeconds": 3},
-        }),
-        ..Options::default()
-    };
-    let scene = Scene::set(control_plane, "bench", options).await?;
+    let values = json!({"customResources": ["argo-rollouts", "knative", "kafkaconnect"]});
+    let scene = Scene::set(control_plane, "bench", options("1s", values)).await?;
     without_controllers(&scene).await?;
     scene.apply(&[config_map("app", "0")]).await?;
 

@@ -146,21 +146,28 @@ async fn scene_with(settle_period: &'static str, values: serde_json::Value) -> R
 async fn scene_of(
     tested: Tested,
     settle_period: &'static str,
-    mut values: serde_json::Value,
+    values: serde_json::Value,
 ) -> Result<Scene> {
-    // Same as the chart's default.
-    values["webhook"] = serde_json::json!({"timeoutSeconds": 3});
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
-        settle_period,
         tested,
+        ..options(settle_period, values)
+    };
+    Scene::set(control_plane, "bench", options).await
+}
+
+/// Returns the options of an operator that looks after every namespace, with these values.
+fn options(settle_period: &'static str, mut values: serde_json::Value) -> Options {
+    // Same as the chart's default.
+    values["webhook"] = serde_json::json!({"timeoutSeconds": 3});
+    Options {
+        settle_period,
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,
         values,
         ..Options::default()
-    };
-    Scene::set(control_plane, "bench", options).await
+    }
 }
 
 /// Stops the components that would write to each Deployment and take time from the measurement.
