@@ -3,7 +3,12 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::{crds::crd, installation::dialects, scene::Scene, workload::secret};
+use crate::{
+    crds::crd,
+    installation::{dialects, merge},
+    scene::Scene,
+    workload::secret,
+};
 
 /// An optional feature of the chart.
 pub struct Feature {
@@ -37,8 +42,8 @@ pub fn features(namespaces: &[String]) -> Vec<Feature> {
         f("dialects=stakater", json!({"dialects": ["pod-reloader", "stakater"]})),
         f("dialects=all", json!({"dialects": dialects()})),
         f("secretProviderClasses.enabled", json!({"secretProviderClasses": {"enabled": true}})),
-        f("customResources", json!({"customResources": ["argo-rollouts", "knative", "cronjobs"]})),
         f("runCronJobsOnChange", json!({"customResources": ["cronjobs"], "runCronJobsOnChange": true})),
+        f("customResources", json!({"customResources": ["argo-rollouts", "knative", "cronjobs"]})),
         f("autoReloadAll", json!({"autoReloadAll": true})),
         f("ignoreSecrets", json!({"ignoreSecrets": true})),
         f("ignoreConfigMaps", json!({"ignoreConfigMaps": true})),
@@ -62,6 +67,17 @@ pub fn features(namespaces: &[String]) -> Vec<Feature> {
         f("grafanaDashboard.enabled", json!({"grafanaDashboard": {"enabled": true}})),
         f("pdb.enabled=false", json!({"pdb": {"enabled": false}})),
     ]
+}
+
+/// Returns the values that switch on all of these features that fit together. Where two set the same value, the later one
+/// wins.
+pub fn everything(features: &[Feature]) -> Value {
+    let mut values = json!({});
+    let fit = |feature: &&Feature| !APART.contains(&feature.name);
+    for feature in features.iter().filter(fit) {
+        merge(&mut values, &feature.values);
+    }
+    values
 }
 
 fn kind() -> Value {
@@ -109,6 +125,19 @@ const DEFINITIONS: [&str; 8] = [
     "secretproviderclasspodstatuses",
     "servicemonitors",
 ];
+/// Features that the chart refuses beside others, or that switch something off. With cert-manager, Helm 4 cannot remove the
+/// webhooks of others again: docs/certificates.md.
+const APART: [&str; 9] = [
+    "releaseWait=0s",
+    "ignoreSecrets",
+    "ignoreConfigMaps",
+    "watch.namespaces",
+    "webhook.certManager.enabled",
+    "policy.enabled=false",
+    "flowControl.enabled=false",
+    "serviceMonitor.enabled",
+    "pdb.enabled=false",
+];
 /// Namespace that some features leave out.
 pub const LEFT_OUT: &str = "upgrade-9";
 /// Label of config objects that some features leave out.
@@ -150,6 +179,15 @@ mod tests {
             .filter(|it| !is_on(it))
             .collect();
         assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn each_feature_that_does_not_fit_with_others_exists() {
+        let features = features(&[]);
+        for name in APART {
+            let exists = features.iter().any(|feature| feature.name == name);
+            assert!(exists, "{name}");
+        }
     }
 
     /// Returns the JSON pointers of all values that are false.

@@ -4,6 +4,7 @@
 mod admission;
 mod changes;
 mod empty_server;
+mod features;
 mod figures;
 mod floor;
 mod kinds;
@@ -38,7 +39,7 @@ struct Args {
     /// Fewer repeats and smaller crowds: done in two minutes, and less exact.
     #[arg(long)]
     quick: bool,
-    /// Parts to measure [default: all; with --quick changes, admission and memory].
+    /// Parts to measure [default: all except features; with --quick changes, admission and memory].
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// The number of Deployments with which the part `scale` measures, in place of three smaller numbers. It is
@@ -83,6 +84,8 @@ enum Part {
     Protect,
     /// Lists of very many workloads by the plugin.
     List,
+    /// Memory and watches that each optional feature adds, in about eight minutes.
+    Features,
 }
 
 #[tokio::main]
@@ -102,7 +105,11 @@ async fn main() -> Result<()> {
     let parts = match only.is_empty() {
         false => only,
         true if quick => vec![Part::Changes, Part::Admission, Part::Memory],
-        true => Part::value_variants().to_vec(),
+        // One part takes minutes for figures that hardly change.
+        true => {
+            let all = Part::value_variants().iter().copied();
+            all.filter(|part| *part != Part::Features).collect()
+        }
     };
     let mut figures = Figures::default();
     for part in parts {
@@ -121,6 +128,7 @@ async fn main() -> Result<()> {
             Part::Sync => sync::measure(&mut figures, quick).await?,
             Part::Protect => protect::measure(&mut figures, quick).await?,
             Part::List => list::measure(&mut figures, quick).await?,
+            Part::Features => features::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");

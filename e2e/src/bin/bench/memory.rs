@@ -124,7 +124,7 @@ impl std::fmt::Display for Memory {
     }
 }
 
-fn mib(bytes: usize) -> f64 {
+pub(crate) fn mib(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
