@@ -557,7 +557,7 @@ async fn delete_all(
 
 /// The kinds without a namespace that the chart renders, except definitions, which stay. The webhook goes before the rights, as
 /// with Helm.
-const OF_THE_CLUSTER: [(&str, &str); 9] = [
+pub const OF_THE_CLUSTER: [(&str, &str); 9] = [
     (ADMISSION, "MutatingWebhookConfiguration"),
     (ADMISSION, "MutatingAdmissionPolicyBinding"),
     (ADMISSION, "MutatingAdmissionPolicy"),
@@ -568,8 +568,9 @@ const OF_THE_CLUSTER: [(&str, &str); 9] = [
     (FLOW_CONTROL, "FlowSchema"),
     (FLOW_CONTROL, "PriorityLevelConfiguration"),
 ];
-/// The kinds with a namespace that the chart renders, except those of which the others in the namespace are deleted, too.
-const OF_A_RELEASE: [(&str, &str); 9] = [
+/// The kinds with a namespace that the chart renders, except ConfigMaps, of which all in the namespace are deleted, and those
+/// of which nobody has to list the objects that stay.
+pub const OF_A_RELEASE: [(&str, &str); 9] = [
     ("apps/v1", "Deployment"),
     ("v1", "Service"),
     ("v1", "ServiceAccount"),

@@ -64,7 +64,8 @@ pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
 pub use git::{BRANCH, Repository};
 pub use installation::{
-    Installation, VALUES_VARIABLE, delete_release, dialects, free_port, has_own_values, merge,
+    Installation, OF_A_RELEASE, OF_THE_CLUSTER, VALUES_VARIABLE, delete_release, dialects,
+    free_port, has_own_values, merge,
 };
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};

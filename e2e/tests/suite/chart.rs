@@ -1,6 +1,7 @@
 //! Renders the chart, without a cluster.
 
 mod applied;
+mod cleared;
 mod goldens;
 mod notes;
 mod platform;
