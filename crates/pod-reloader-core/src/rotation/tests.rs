@@ -229,8 +229,7 @@ fn each_of_two_classes_restarts_the_pods() {
     assert_eq!(due([&db, &tls]), ["tls"]);
 }
 
-#[test]
-fn a_status_that_a_stateful_set_pod_takes_over_is_judged_by_its_last_change() {
+fn stateful_set() -> Workload {
     let mut object = web().json();
     object["kind"] = json!("StatefulSet");
     let object: crate::object::WorkloadObject = serde_json::from_value(object).unwrap();
@@ -245,14 +244,21 @@ fn a_status_that_a_stateful_set_pod_takes_over_is_judged_by_its_last_change() {
         &reading,
         &Default::default(),
     );
-    let stateful_set = stateful_set.unwrap();
-    let taken_over = |version: &str, at: &str| {
-        let mut mount = started_with(version).rotated(version, 7, at);
-        mount.status["metadata"]["creationTimestamp"] = json!("2026-11-20T08:00:00Z");
-        mount
-            .pod("/metadata/ownerReferences/0/kind", json!("StatefulSet"))
-            .pod("/metadata/ownerReferences/0/name", json!("web"))
-    };
+    stateful_set.unwrap()
+}
+
+/// Returns a pod of the StatefulSet that has taken over the status of its predecessor, which was changed at this time.
+fn taken_over(version: &str, at: &str) -> Mount {
+    let mut mount = started_with(version).rotated(version, 7, at);
+    mount.status["metadata"]["creationTimestamp"] = json!("2026-11-20T08:00:00Z");
+    mount
+        .pod("/metadata/ownerReferences/0/kind", json!("StatefulSet"))
+        .pod("/metadata/ownerReferences/0/name", json!("web"))
+}
+
+#[test]
+fn a_status_that_a_stateful_set_pod_takes_over_is_judged_by_its_last_change() {
+    let stateful_set = stateful_set();
     let is_due = |mounts: &[Mount]| !of(&stateful_set, mounts).is_empty();
     let at_the_start = taken_over("1", "2026-11-23T10:00:05Z");
     assert!(!is_due(&[at_the_start.clone(), at_the_start.clone()]));
@@ -273,6 +279,21 @@ fn a_status_that_a_stateful_set_pod_takes_over_is_judged_by_its_last_change() {
     )]));
     let not_started = at_the_start.pod("/status/containerStatuses", json!(null));
     assert!(!is_due(&[not_started]));
+}
+
+#[test]
+fn a_pod_has_started_when_its_first_init_container_has() {
+    let init = json!([{"state": {"terminated": {"startedAt": "2026-11-23T10:00:09Z"}}}]);
+    let main = json!([{"state": {"running": {"startedAt": "2026-11-23T10:06:00Z"}}}]);
+    let pod = |at: &str| {
+        taken_over("2", at)
+            .pod("/status/initContainerStatuses", init.clone())
+            .pod("/status/containerStatuses", main.clone())
+    };
+    let is_due = |mount: Mount| !of(&stateful_set(), &[mount]).is_empty();
+    assert!(!is_due(pod("2026-11-23T10:00:05Z")));
+    // The init container may have read what was mounted before.
+    assert!(is_due(pod("2026-11-23T10:05:00Z")));
 }
 
 #[test]
