@@ -248,6 +248,22 @@ fn what_a_person_writes_together_with_an_old_template_counts() {
 }
 
 #[test]
+fn a_label_that_is_taken_away_together_with_an_old_template_goes() {
+    let first = || web().lists("a").image("1");
+    let undo = Undo {
+        now: web().lists("a").label("ignored", "true").image("2"),
+        asked: first(),
+        first: first(),
+    };
+    let (review, revisions) = undo.review();
+    let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
+    // An undo takes no labels away, so somebody has done that now.
+    assert!(object["metadata"]["labels"][format!("{P}/ignored")].is_null());
+    assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
+    assert_eq!(template_hash(&object), Some(&*hash("1")));
+}
+
+#[test]
 fn a_new_template_without_a_setting_is_no_undo() {
     let now = || web().lists("a").annotation("hold", "true").image("2");
     let review = review_of(Some(now()), web().lists("a").image("3"), None);
