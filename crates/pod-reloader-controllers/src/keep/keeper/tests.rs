@@ -64,6 +64,9 @@ impl Apiserver {
             if name == state.never_deleted {
                 return Err((403, "Forbidden"));
             }
+            if object.as_ref().is_some_and(|it| !is_meant(it, body)) {
+                return Err((409, "Conflict"));
+            }
             state.objects.remove(name);
         }
         object.ok_or((404, "NotFound"))
@@ -74,6 +77,15 @@ impl Apiserver {
         let state = self.0.lock();
         state.deletions.iter().filter(|it| *it == name).count()
     }
+}
+
+/// Returns true if an object meets the preconditions of a deletion.
+fn is_meant(object: &Value, deletion: &Bytes) -> bool {
+    let deletion: Value = serde_json::from_slice(deletion).unwrap_or_default();
+    ["uid", "resourceVersion"].into_iter().all(|field| {
+        let expected = &deletion["preconditions"][field];
+        expected.is_null() || object["metadata"][field] == *expected
+    })
 }
 
 fn name_of(object: &Value) -> String {
@@ -195,6 +207,19 @@ async fn what_somebody_else_has_written_is_forgotten() {
     assert_eq!(keeper.known.lock().all(None).count(), 0);
     sleep(HOUR).await;
     assert_eq!(apiserver.deletions("app"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_one_that_somebody_has_just_written_is_not_deleted() {
+    let apiserver = Apiserver::default();
+    let keeper = start(&apiserver).await;
+    keeper.sees(&apiserver, &ours("app", "true", &json!({})));
+    // The watch has not shown this yet.
+    let theirs = ours("app", "true", &json!({"resourceVersion": "9"}));
+    apiserver.0.lock().objects.insert("app".to_owned(), theirs);
+    sleep(HOUR).await;
+    assert!(apiserver.deletions("app") > 0);
+    assert!(apiserver.0.lock().objects.contains_key("app"));
 }
 
 #[tokio::test(start_paused = true)]
