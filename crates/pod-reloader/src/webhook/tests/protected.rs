@@ -47,6 +47,8 @@ struct Cluster {
     resource_version: &'static str,
     /// The other ConfigMaps, by their names.
     others: Arc<Mutex<BTreeMap<String, Value>>>,
+    /// What somebody else puts into the place of a ConfigMap just before it is created, if anything.
+    faster: Option<Value>,
     writes: Arc<Mutex<Vec<Value>>>,
     /// The paths that were asked for.
     asked: Arc<Mutex<Vec<String>>>,
@@ -68,6 +70,7 @@ impl Cluster {
             labels: Labels::default(),
             resource_version: "5",
             others: Arc::default(),
+            faster: None,
             writes: Arc::default(),
             asked: Arc::default(),
             replica_set: None,
@@ -202,6 +205,9 @@ impl Cluster {
         let mut object: Value = serde_json::from_slice(body).unwrap();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let mut others = self.others.lock();
+        if let Some(faster) = &self.faster {
+            others.insert(name.clone(), faster.clone());
+        }
         if others.contains_key(&name) {
             return Err((409, "AlreadyExists"));
         }
@@ -513,6 +519,24 @@ async fn what_somebody_else_has_put_in_the_place_does_not_count_as_stored() {
     let reason = reason.unwrap();
     assert!(reason.contains("cannot store it now"), "{reason}");
     assert!(cluster.writes.lock().is_empty());
+}
+
+#[tokio::test]
+async fn what_somebody_puts_in_the_place_meanwhile_counts_only_if_another_review_has_stored_it() {
+    let review = Cluster::healthy();
+    assert_eq!(review.deletes("keep", false).await, None);
+    let ours = review.others.lock().values().next().cloned().unwrap();
+    let mut theirs = ours.clone();
+    theirs["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
+    for (faster, is_stored) in [(ours, true), (theirs, false)] {
+        let cluster = Cluster {
+            faster: Some(faster),
+            ..Cluster::healthy()
+        };
+        let reason = cluster.deletes("keep", false).await;
+        assert_eq!(reason.is_none(), is_stored, "{reason:?}");
+        assert!(cluster.writes.lock().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
