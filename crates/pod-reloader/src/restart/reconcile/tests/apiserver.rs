@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) fails_tests: bool,
     /// The time that a read of a ConfigMap takes to be answered.
     pub(super) read_takes: Duration,
+    /// The time that a list of ConfigMaps takes to be answered.
+    pub(super) list_takes: Duration,
     /// The time from applying a patch until its answer arrives.
     pub(super) patch_answer_takes: Duration,
 }
@@ -291,7 +293,8 @@ impl Apiserver {
             (Ok(list), Duration::ZERO)
         } else if path == "/api/v1/namespaces/ns/configmaps" {
             let items: Vec<_> = state.config_maps.values().collect();
-            (Ok(json!({"metadata": {}, "items": items})), Duration::ZERO)
+            let list = json!({"metadata": {}, "items": items});
+            (Ok(list), state.list_takes)
         } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
             if method == Method::PATCH {
                 let reaction = state.next_reaction();

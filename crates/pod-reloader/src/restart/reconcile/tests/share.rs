@@ -21,11 +21,14 @@ fn with_memory(namespace_memory: usize) -> Operator {
 fn speaking_stakater() -> Operator {
     let apiserver = Apiserver::default();
     apiserver.write_config_map("app", "1");
-    let dialects = Dialects {
+    start(apiserver, settings(), both_dialects())
+}
+
+fn both_dialects() -> Dialects {
+    Dialects {
         spoken: [Dialect::PodReloader, Dialect::Stakater].into(),
         ..Dialects::default()
-    };
-    start(apiserver, settings(), dialects)
+    }
 }
 
 fn start(apiserver: Apiserver, settings: Settings, dialects: Dialects) -> Operator {
@@ -179,4 +182,29 @@ async fn objects_that_only_a_new_regular_expression_matches_are_listed_anew() {
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.config_hash("api"), operator.hash_of("new"));
     assert_eq!(operator.config_hash("web"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_comes_while_its_namespace_is_first_listed_is_not_missed() {
+    let operator = speaking_stakater();
+    let web = matching(deployment("web"), "app.*");
+    let web: WorkloadObject = serde_json::from_value(web).unwrap();
+    let web = web.into_workload(
+        WorkloadKind::DEPLOYMENT,
+        &Reading::new(both_dialects(), []),
+        &Inherited::default(),
+    );
+    let web = web.unwrap();
+    let digests = &operator.reconciler.digests;
+    let takes = Duration::from_secs(1);
+    operator.apiserver.now(|state| state.list_takes = takes);
+    let comes = async {
+        pass(takes / 2).await;
+        operator.apiserver.write_config_map("app-2", "1");
+        digests.observe(&reference("app-2"), Some("2"), Instant::now());
+    };
+    let (first, ()) = tokio::join!(digests.snapshot(&web, None), comes);
+    assert!(!first.unwrap().objects.contains_key(&reference("app-2")));
+    let next = digests.snapshot(&web, None).await.unwrap();
+    assert!(next.objects.contains_key(&reference("app-2")));
 }
