@@ -84,7 +84,7 @@ enum Part {
     Protect,
     /// Lists of very many workloads by the plugin.
     List,
-    /// Memory and watches that each optional feature adds, in about eight minutes.
+    /// Memory and watches that each optional feature adds. It takes minutes.
     Features,
 }
 
