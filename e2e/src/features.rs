@@ -125,14 +125,12 @@ const DEFINITIONS: [&str; 8] = [
     "secretproviderclasspodstatuses",
     "servicemonitors",
 ];
-/// Features that the chart refuses beside others, or that switch something off. With cert-manager, Helm 4 cannot remove the
-/// webhooks of others again: docs/certificates.md.
-const APART: [&str; 9] = [
+/// Features that the chart refuses beside others, or that switch something off.
+const APART: [&str; 8] = [
     "releaseWait=0s",
     "ignoreSecrets",
     "ignoreConfigMaps",
     "watch.namespaces",
-    "webhook.certManager.enabled",
     "policy.enabled=false",
     "flowControl.enabled=false",
     "serviceMonitor.enabled",

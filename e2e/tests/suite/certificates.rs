@@ -203,9 +203,9 @@ async fn a_ca_bundle_that_somebody_wipes_or_changes_is_written_again() -> Result
         ] {
             scene.patch_webhook(&patch).await?;
             wait_for("the CA", PATIENCE, async || {
-                Ok(match scene.ca_bundle().await? {
-                    bundle if bundle.contains(&before) => Attempt::Done(()),
-                    bundle => Attempt::NotYet(bundle),
+                Ok(match scene.ca_bundle().await {
+                    Ok(bundle) if bundle.contains(&before) => Attempt::Done(()),
+                    other => Attempt::NotYet(format!("{other:?}")),
                 })
             })
             .await?;

@@ -706,7 +706,9 @@ fn pods_are_pinned_by_a_policy_where_it_is_stable_and_else_by_the_webhook() -> R
     let pins = |args: &[&str]| -> Result<[bool; 2]> {
         let rendered = helm(&[&template_args()[..], &[IMAGE], args].concat())?;
         let by_policy = rendered.contains("\n  policyName: pod-reloader-pins\n");
-        Ok([by_policy, rendered.contains("\n        path: /pods\n")])
+        // The condition of the policy begins at another column.
+        let by_webhook = rendered.contains("\n      - name: pinned\n");
+        Ok([by_policy, by_webhook])
     };
     let on = "--set=pin.enabled=true,webhook.restrictedOtherwise=true";
     let beta = "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy";

@@ -4,7 +4,9 @@ use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{Api, api::DeleteParams};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, chart, has_mutating_policies, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, chart, has_mutating_policies, merge, wait_for,
+};
 use serde_json::{Value, json};
 
 use super::{Sync, no_drift};
@@ -39,6 +41,45 @@ async fn upgrades_of_our_chart_leave_the_ca_alone() -> Result<()> {
         .await?;
     }
     Ok(())
+}
+
+/// By server-side apply, Helm can remove no webhook whose CA somebody else has written: what is left of it would be invalid.
+#[tokio::test]
+async fn upgrades_of_our_chart_switch_webhooks_on_and_off() -> Result<()> {
+    let options = Options {
+        released: true,
+        ..CertificateOf::CertManager.options()
+    };
+    let off = options.clone();
+    Scene::play(options, async |scene| {
+        let off = off.values(&scene.namespace);
+        let mut on = off.clone();
+        merge(
+            &mut on,
+            &json!({
+                "pin": {"enabled": true},
+                "policy": {"enabled": false},
+                "protect": {"enabled": true},
+            }),
+        );
+        ca_bundle(scene).await?;
+        let ca = scene.ca_bundle().await?;
+        let mut installation = scene.installation.clone();
+        for (values, called) in [(&on, 4), (&off, 1), (&on, 4)] {
+            installation.upgrade(values).await?;
+            let in_all = wait_for("the CA in all webhooks", PATIENCE, async || {
+                Ok(scene.ca_bundle().await.into())
+            });
+            assert_eq!(in_all.await?, ca);
+            let configuration = configurations(scene)
+                .get(&scene.installation.namespace)
+                .await?;
+            let webhooks = configuration.webhooks.into_iter().flatten();
+            assert_eq!(webhooks.filter(|it| it.rules.is_some()).count(), called);
+        }
+        Ok(())
+    })
+    .await
 }
 
 async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
