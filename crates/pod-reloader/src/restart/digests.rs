@@ -1,7 +1,7 @@
 //! Remembers what was read of config objects, and how fresh that is.
 //!
-//! The memory can only ever say "nothing to do". Before a write, the loop asks for reads that began after a
-//! given moment, so a late watch cannot move a config hash back.
+//! The memory alone can only ever say "nothing to do". Before a write, the loop asks for reads that began after a given
+//! moment, or knows that the config hash is of what is remembered. So a late watch cannot move it back.
 
 mod entry;
 
@@ -141,6 +141,23 @@ impl Digests {
         let named = workload.references.named();
         let news = named.filter_map(|reference| entries.get(reference)?.state.lock().news());
         news.max()
+    }
+
+    /// Returns what was last read of each object that `workload` names, even if there is news of it. `None` if something
+    /// was not read, or if the workload has regular expressions.
+    pub(crate) fn last_read(&self, workload: &Workload) -> Option<Objects> {
+        let references = &workload.references;
+        if references.pattern_kinds().next().is_some() {
+            return None;
+        }
+        let entries = self.entries.lock();
+        let last_read = |reference: &Reference| {
+            let state = entries.get(reference)?.state.lock();
+            let covers = |read: &&Read| read.covers(workload.data_keys(reference));
+            let read = state.read().filter(covers)?;
+            Some((reference.clone(), read.presence.clone()))
+        };
+        references.named().map(last_read).collect()
     }
 
     /// Returns where the objects are read.

@@ -21,6 +21,24 @@ use crate::runtime::worker::Handler;
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
+/// What a pass reads at once, if it does not wait for a settle period.
+#[derive(Clone, Copy)]
+enum AtOnce {
+    /// The objects of which there is news: the workload carries the hash of what was read of the others.
+    News,
+    /// All objects, by reads that began then or later.
+    AllSince(Instant),
+}
+
+impl AtOnce {
+    fn all_since(self) -> Option<Instant> {
+        match self {
+            Self::News => None,
+            Self::AllSince(since) => Some(since),
+        }
+    }
+}
+
 impl Handler for Reconciler {
     type Item = WorkloadId;
 
@@ -76,7 +94,8 @@ impl Reconciler {
         first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
         let at_once = self.to_read_at_once(workload, hash_since);
-        let Some(snapshot) = self.snapshot(workload, at_once, first_news).await? else {
+        let all_since = at_once.and_then(AtOnce::all_since);
+        let Some(snapshot) = self.snapshot(workload, all_since, first_news).await? else {
             return Ok(Action::AwaitChange);
         };
         let decision = self.first_decision(workload, &snapshot, hash_since).await?;
@@ -88,7 +107,7 @@ impl Reconciler {
                 if let Some(next) = next {
                     return Ok(Action::RequeueAt(next));
                 }
-                (hash_since, None)
+                (Some(hash_since), None)
             }
             Decision::Set { config_hash, cause } => {
                 let due = DueRestart::new(workload, &config_hash, cause, hash_since, &snapshot);
@@ -104,7 +123,7 @@ impl Reconciler {
                 (self.reads_since(&due, at_once), Some(cause))
             }
         };
-        let Some(fresh) = self.snapshot(workload, Some(since), first_news).await? else {
+        let Some(fresh) = self.snapshot(workload, since, first_news).await? else {
             return Ok(Action::AwaitChange);
         };
         if self.workloads.get(&workload.id).is_none() {
@@ -130,13 +149,25 @@ impl Reconciler {
         }
     }
 
-    /// Returns the time from which on all reads must have begun that a pass relies on, if one of the objects has
-    /// probably changed and a write does not wait until they have settled. Then all objects are read at once:
-    /// otherwise, the others would be read for the write after the change has been.
-    fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<Instant> {
+    /// Returns what is read before the first decision, if one of the objects has probably changed and a write does not wait
+    /// until they have settled. Otherwise, they would be read for the write after the change has been.
+    fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<AtOnce> {
         let is_at_once = self.settings.settle_period(workload).is_zero();
-        let news = is_at_once.then(|| self.digests.news(workload))?;
-        news.map(|news| news.max(hash_since))
+        let news = is_at_once.then(|| self.digests.news(workload))??;
+        Some(match self.has_what_was_read(workload) {
+            true => AtOnce::News,
+            false => AtOnce::AllSince(news.max(hash_since)),
+        })
+    }
+
+    /// Returns true if the workload carries the hash of what was last read of its objects. Whatever watches are late with,
+    /// the hash is then of no later content, and cannot move back.
+    fn has_what_was_read(&self, workload: &Workload) -> bool {
+        let (keys, objects) = (self.keys.keyring(), self.digests.last_read(workload));
+        let first_stamp = self.settings.first_stamp;
+        keys.zip(objects).is_some_and(|(keys, objects)| {
+            decide(workload, &objects, &keys, first_stamp) == Decision::Unchanged
+        })
     }
 
     /// Returns the objects of a workload. `None` if nobody knows what its pods have.
@@ -244,14 +275,18 @@ impl Reconciler {
         })
     }
 
-    /// Returns the time from which on all reads must have begun that a restart relies on which nothing holds back.
-    fn reads_since(&self, due: &DueRestart<'_>, at_once: Option<Instant>) -> Instant {
-        let settled = self.restraints.settle.settled(due);
-        // Without a settle period, nothing needs to be unchanged for a while after the news.
-        let settled = at_once.unwrap_or(settled);
+    /// Returns the time from which on all reads must have begun that a restart relies on which nothing holds back. `None` if
+    /// it relies on whatever there is no news of.
+    fn reads_since(&self, due: &DueRestart<'_>, at_once: Option<AtOnce>) -> Option<Instant> {
         // What was read while a release was under way says nothing about its end.
         let ended = self.restraints.releases.ended(&due.workload.id);
-        due.hash_since.max(settled).max(ended.unwrap_or(settled))
+        let settled = match (at_once, ended) {
+            (Some(AtOnce::News), None) => return None,
+            // Without a settle period, nothing needs to be unchanged for a while after the news.
+            (Some(AtOnce::AllSince(since)), _) => since,
+            (Some(AtOnce::News) | None, _) => self.restraints.settle.settled(due),
+        };
+        Some(due.hash_since.max(settled).max(ended.unwrap_or(settled)))
     }
 
     /// Lets pods get what they are to have: by reloading it, or else by a restart.

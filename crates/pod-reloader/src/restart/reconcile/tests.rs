@@ -1127,9 +1127,16 @@ fn reference(text: &str) -> Reference {
 
 /// Returns the right config hash of a Deployment that lists only this ConfigMap.
 fn hash_of(config_map: &str, object: &Value) -> String {
-    let object = object.to_string();
-    let object = ConfigObject::parse(object.as_bytes(), Aspects::default()).unwrap();
-    let objects = Objects::from([(reference(config_map), Presence::Present(object))]);
+    hash_of_all([(config_map, object)])
+}
+
+/// Returns the right config hash of a Deployment that lists these ConfigMaps.
+fn hash_of_all<'a>(config_maps: impl IntoIterator<Item = (&'a str, &'a Value)>) -> String {
+    let read = |(config_map, object): (&str, &Value)| {
+        let object = ConfigObject::parse(object.to_string().as_bytes(), Aspects::default());
+        (reference(config_map), Presence::Present(object.unwrap()))
+    };
+    let objects: Objects = config_maps.into_iter().map(read).collect();
     keys().hash(&Contents::whole(&objects)).to_string()
 }
 
