@@ -154,7 +154,9 @@ impl Reconciler {
     fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<AtOnce> {
         let is_at_once = self.settings.settle_period(workload).is_zero();
         let news = is_at_once.then(|| self.digests.news(workload))??;
-        Some(match self.has_what_was_read(workload) {
+        // With a single object, both are the same, and this is the quicker one.
+        let has_others = workload.references.named().nth(1).is_some();
+        Some(match has_others && self.has_what_was_read(workload) {
             true => AtOnce::News,
             false => AtOnce::AllSince(news.max(hash_since)),
         })
