@@ -21,19 +21,22 @@ use crate::runtime::worker::Handler;
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// What a pass reads at once, if it does not wait for a settle period.
+/// What a pass reads before its first decision, for the write as well.
 #[derive(Clone, Copy)]
 enum AtOnce {
-    /// The objects of which there is news: the workload carries the hash of what was read of the others.
+    /// Nothing: the objects are read for the write.
+    Nothing,
+    /// The objects with news: the workload carries the hash of what was read of the others.
     News,
     /// All objects, by reads that began then or later.
     AllSince(Instant),
 }
 
 impl AtOnce {
-    fn all_since(self) -> Option<Instant> {
+    /// Returns the time from which on all reads must have begun.
+    fn since(self) -> Option<Instant> {
         match self {
-            Self::News => None,
+            Self::Nothing | Self::News => None,
             Self::AllSince(since) => Some(since),
         }
     }
@@ -94,8 +97,7 @@ impl Reconciler {
         first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
         let at_once = self.to_read_at_once(workload, hash_since);
-        let all_since = at_once.and_then(AtOnce::all_since);
-        let Some(snapshot) = self.snapshot(workload, all_since, first_news).await? else {
+        let Some(snapshot) = self.snapshot(workload, at_once.since(), first_news).await? else {
             return Ok(Action::AwaitChange);
         };
         let decision = self.first_decision(workload, &snapshot, hash_since).await?;
@@ -149,17 +151,19 @@ impl Reconciler {
         }
     }
 
-    /// Returns what is read before the first decision, if one of the objects has probably changed and a write does not wait
-    /// until they have settled. Otherwise, they would be read for the write after the change has been.
-    fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<AtOnce> {
+    /// Returns what is read at once. That is something if one of the objects has probably changed, and a write does not wait
+    /// until they have settled: otherwise, the others would be read for the write after the change has been.
+    fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> AtOnce {
         let is_at_once = self.settings.settle_period(workload).is_zero();
-        let news = is_at_once.then(|| self.digests.news(workload))??;
+        let Some(news) = is_at_once.then(|| self.digests.news(workload)).flatten() else {
+            return AtOnce::Nothing;
+        };
         // With a single object, both are the same, and this is the quicker one.
         let has_others = workload.references.named().nth(1).is_some();
-        Some(match has_others && self.has_what_was_read(workload) {
+        match has_others && self.has_what_was_read(workload) {
             true => AtOnce::News,
             false => AtOnce::AllSince(news.max(hash_since)),
-        })
+        }
     }
 
     /// Returns true if the workload carries the hash of what was last read of its objects. Whatever watches are late with,
@@ -278,15 +282,15 @@ impl Reconciler {
     }
 
     /// Returns the time from which on all reads must have begun that a restart relies on which nothing holds back. `None` if
-    /// it relies on whatever there is no news of.
-    fn reads_since(&self, due: &DueRestart<'_>, at_once: Option<AtOnce>) -> Option<Instant> {
+    /// any read will do of an object without news.
+    fn reads_since(&self, due: &DueRestart<'_>, at_once: AtOnce) -> Option<Instant> {
         // What was read while a release was under way says nothing about its end.
         let ended = self.restraints.releases.ended(&due.workload.id);
         let settled = match (at_once, ended) {
-            (Some(AtOnce::News), None) => return None,
+            (AtOnce::News, None) => return None,
             // Without a settle period, nothing needs to be unchanged for a while after the news.
-            (Some(AtOnce::AllSince(since)), _) => since,
-            (Some(AtOnce::News) | None, _) => self.restraints.settle.settled(due),
+            (AtOnce::AllSince(since), _) => since,
+            (AtOnce::News | AtOnce::Nothing, _) => self.restraints.settle.settled(due),
         };
         Some(due.hash_since.max(settled).max(ended.unwrap_or(settled)))
     }
