@@ -52,7 +52,8 @@ struct Printed {
 impl Renderings {
     /// Adds the next rendering, and returns how it differs from those before it.
     ///
-    /// An object that a rendering has for the first time is printed as a whole. Later, it is compared with that.
+    /// An object that a rendering has for the first time is printed as a whole. Later, it is compared with the earlier one
+    /// from which it differs in the fewest lines.
     ///
     /// # Errors
     ///
@@ -79,14 +80,17 @@ impl Renderings {
         let title = title(key, object);
         let earlier = self.printed.get(key).map(Vec::as_slice).unwrap_or_default();
         let same = earlier.iter().find(|other| other.text == object.text);
-        match (same, earlier.first()) {
+        let compared = earlier
+            .iter()
+            .map(|other| (other, changed_lines(&other.text, &object.text)));
+        let nearest = compared.min_by_key(|(_, lines)| lines.lines().count());
+        match (same, nearest) {
             (Some(same), _) if same.rendering == BASE && same.namespace == object.namespace => {
                 String::new()
             }
             (Some(same), _) => format!("{title}: as in {}\n", same.rendering),
-            (None, Some(first)) => {
-                let lines = changed_lines(&first.text, &object.text);
-                format!("{title}: differs from {}\n{lines}", first.rendering)
+            (None, Some((nearest, lines))) => {
+                format!("{title}: differs from {}\n{lines}", nearest.rendering)
             }
             (None, None) => {
                 let lines = object.text.lines().map(|line| format!("+{line}\n"));
