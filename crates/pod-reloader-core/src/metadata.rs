@@ -1,11 +1,13 @@
 //! The parts of metadata that objects need. The rest is never parsed: somebody may have put a time into the managed
 //! fields that our types cannot represent, and that should not get in the way.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::FIELD_MANAGER;
@@ -31,6 +33,14 @@ pub(crate) trait Wanted {
 /// The metadata of an object of kind `K`.
 #[derive(Clone, Debug)]
 pub(crate) struct Metadata<K> {
+    read: Read,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What was read of metadata. It is a type of its own because it is read by the same code for all kinds: for each kind
+/// again, that would be a twentieth of the program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Read {
     /// The name, namespace, UID, resourceVersion, generation, and the times of creation and deletion. A time that our
     /// types cannot represent counts as missing, or as 1970 if it is that of the deletion.
     identity: ObjectMeta,
@@ -45,7 +55,6 @@ pub(crate) struct Metadata<K> {
     owners: Owners,
     /// The managers of its fields.
     pub(crate) managers: Managers,
-    kind: PhantomData<fn() -> K>,
 }
 
 /// The numbers of what an object has, wanted or not.
@@ -104,9 +113,16 @@ impl<K: Wanted> Metadata<K> {
 
     /// Returns the wanted annotations.
     pub(crate) fn into_annotations(self) -> Texts {
-        self.annotations
+        self.read.annotations
     }
 
+    /// Returns the identity, to be changed.
+    pub(crate) fn object_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.read.identity
+    }
+}
+
+impl Read {
     /// Returns the owners.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.owners.first.iter()
@@ -121,15 +137,18 @@ impl<K: Wanted> Metadata<K> {
     pub(crate) fn object(&self) -> &ObjectMeta {
         &self.identity
     }
+}
 
-    /// Returns the identity, to be changed.
-    pub(crate) fn object_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.identity
+impl<K> Deref for Metadata<K> {
+    type Target = Read;
+
+    fn deref(&self) -> &Read {
+        &self.read
     }
 }
 
 /// What is read here of metadata in addition to the identity is reached through the methods above.
-impl<K> Deref for Metadata<K> {
+impl Deref for Read {
     type Target = ObjectMeta;
 
     fn deref(&self) -> &ObjectMeta {
@@ -140,14 +159,7 @@ impl<K> Deref for Metadata<K> {
 impl<K> Default for Metadata<K> {
     fn default() -> Self {
         Self {
-            identity: ObjectMeta::default(),
-            labels: Texts::default(),
-            annotations: Texts::default(),
-            has_annotations: false,
-            counts: Counts::default(),
-            deletes_dependents: false,
-            owners: Owners::default(),
-            managers: Managers::default(),
+            read: Read::default(),
             kind: PhantomData,
         }
     }
@@ -155,86 +167,144 @@ impl<K> Default for Metadata<K> {
 
 impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase", bound = "K: Wanted")]
-        struct Fields<K> {
-            name: Option<String>,
-            namespace: Option<String>,
-            uid: Option<String>,
-            resource_version: Option<String>,
-            generation: Option<i64>,
-            creation_timestamp: Option<String>,
-            deletion_timestamp: Option<String>,
-            #[serde(default, deserialize_with = "labels::<_, K>")]
-            labels: (Texts, usize),
-            #[serde(default, deserialize_with = "annotations::<_, K>")]
-            annotations: Option<(Texts, usize)>,
-            #[serde(default, deserialize_with = "finalizers")]
-            finalizers: Finalizers,
-            #[serde(default, deserialize_with = "owners")]
-            owner_references: Owners,
-            #[serde(default, deserialize_with = "managers")]
-            managed_fields: Managers,
-            #[serde(skip)]
-            _kind: PhantomData<K>,
-        }
-        let fields = Fields::<K>::deserialize(deserializer)?;
-        let created = fields.creation_timestamp;
-        let deleted = fields.deletion_timestamp;
-        let is_deleted = deleted.is_some();
-        let has_annotations = fields.annotations.is_some();
-        let (labels, label_count) = fields.labels;
-        let (annotations, annotation_count) = fields.annotations.unwrap_or_default();
+        let reader = Reader {
+            labels: Keys::These(K::LABELS),
+            annotations: match K::ALL_ANNOTATIONS {
+                true => Keys::All,
+                false => Keys::These(K::ANNOTATIONS),
+            },
+        };
         Ok(Self {
-            identity: ObjectMeta {
-                name: fields.name,
-                namespace: fields.namespace,
-                uid: fields.uid,
-                resource_version: fields.resource_version,
-                generation: fields.generation,
-                creation_timestamp: created.and_then(|time| Some(Time(time.parse().ok()?))),
-                deletion_timestamp: deleted.map(|time| Time(time.parse().unwrap_or_default())),
-                ..ObjectMeta::default()
-            },
-            labels,
-            annotations,
-            has_annotations,
-            counts: Counts {
-                labels: label_count,
-                annotations: annotation_count,
-                finalizers: fields.finalizers.count,
-            },
-            deletes_dependents: is_deleted && fields.finalizers.has_foreground,
-            owners: fields.owner_references,
-            managers: fields.managed_fields,
+            read: reader.deserialize(deserializer)?,
             kind: PhantomData,
         })
     }
 }
 
-fn labels<'de, D: Deserializer<'de>, K: Wanted>(
-    deserializer: D,
-) -> Result<(Texts, usize), D::Error> {
-    Texts::those_counted(|key| K::LABELS.contains(&key), deserializer)
+/// Reads metadata with the labels and annotations that are wanted.
+struct Reader {
+    labels: Keys,
+    annotations: Keys,
 }
 
-fn annotations<'de, D, K>(deserializer: D) -> Result<Option<(Texts, usize)>, D::Error>
-where
-    D: Deserializer<'de>,
-    K: Wanted,
-{
-    struct Annotations<K>((Texts, usize), PhantomData<K>);
+/// The keys of entries that are kept.
+enum Keys {
+    All,
+    These(&'static [&'static str]),
+}
 
-    impl<'de, K: Wanted> Deserialize<'de> for Annotations<K> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let is_wanted = |key: &str| K::ALL_ANNOTATIONS || K::ANNOTATIONS.contains(&key);
-            let annotations = Texts::those_counted(is_wanted, deserializer)?;
-            Ok(Self(annotations, PhantomData))
-        }
+impl<'de> DeserializeSeed<'de> for Reader {
+    type Value = Read;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Read, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+/// A member of metadata.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Member {
+    Name,
+    Namespace,
+    Uid,
+    ResourceVersion,
+    Generation,
+    CreationTimestamp,
+    DeletionTimestamp,
+    Labels,
+    Annotations,
+    Finalizers,
+    OwnerReferences,
+    ManagedFields,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Read;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("metadata")
     }
 
-    let annotations = Option::<Annotations<K>>::deserialize(deserializer)?;
-    Ok(annotations.map(|it| it.0))
+    /// Of several members with the same name, the last one counts, as in the apiserver.
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Read, A::Error> {
+        let mut read = Read::default();
+        let identity = &mut read.identity;
+        let mut has_foreground = false;
+        while let Some(member) = members.next_key()? {
+            match member {
+                Member::Name => identity.name = members.next_value()?,
+                Member::Namespace => identity.namespace = members.next_value()?,
+                Member::Uid => identity.uid = members.next_value()?,
+                Member::ResourceVersion => identity.resource_version = members.next_value()?,
+                Member::Generation => identity.generation = members.next_value()?,
+                Member::CreationTimestamp => {
+                    let time: Option<String> = members.next_value()?;
+                    let time = time.and_then(|time| time.parse().ok());
+                    identity.creation_timestamp = time.map(Time);
+                }
+                Member::DeletionTimestamp => {
+                    let time: Option<String> = members.next_value()?;
+                    let time = time.map(|time| time.parse().unwrap_or_default());
+                    identity.deletion_timestamp = time.map(Time);
+                }
+                Member::Labels => {
+                    let labels = members.next_value_seed(&self.labels)?;
+                    (read.labels, read.counts.labels) = labels.unwrap_or_default();
+                }
+                Member::Annotations => {
+                    let annotations = members.next_value_seed(&self.annotations)?;
+                    read.has_annotations = annotations.is_some();
+                    (read.annotations, read.counts.annotations) = annotations.unwrap_or_default();
+                }
+                Member::Finalizers => {
+                    let found: Finalizers = members.next_value()?;
+                    read.counts.finalizers = found.count;
+                    has_foreground = found.has_foreground;
+                }
+                Member::OwnerReferences => read.owners = members.next_value()?,
+                Member::ManagedFields => read.managers = members.next_value()?,
+                Member::Other => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        read.deletes_dependents = has_foreground && identity.deletion_timestamp.is_some();
+        Ok(read)
+    }
+}
+
+/// Reads the entries with these keys, and counts all that there are. `None` if there is no map.
+impl<'de> DeserializeSeed<'de> for &Keys {
+    type Value = Option<(Texts, usize)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &Keys {
+    type Value = Option<(Texts, usize)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<Self::Value, D::Error> {
+        let is_wanted = |key: &str| match self {
+            Keys::All => true,
+            Keys::These(keys) => keys.contains(&key),
+        };
+        Texts::those_counted(is_wanted, map).map(Some)
+    }
 }
 
 #[derive(Default)]
@@ -243,43 +313,44 @@ struct Finalizers {
     has_foreground: bool,
 }
 
-fn finalizers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Finalizers, D::Error> {
-    let found = Finalizers::default();
-    raw::fold(deserializer, found, |found, it: Text<'de>| {
-        found.count += 1;
-        found.has_foreground |= &*it == FOREGROUND;
-    })
-}
-
-fn owners<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Owners, D::Error> {
-    raw::fold(deserializer, Owners::default(), |owners, owner: Owner| {
-        if owner.controller == Some(true) && owners.controller.is_none() {
-            owners.controller = Some(Box::new(owner.clone()));
-        }
-        if owners.first.len() < MAX_OWNERS {
-            owners.first.push(owner);
-        }
-    })
-}
-
-fn managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
-    #[derive(Deserialize)]
-    struct Entry<'a> {
-        #[serde(borrow)]
-        manager: Option<Text<'a>>,
+impl<'de> Deserialize<'de> for Finalizers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        raw::fold(deserializer, Self::default(), |found, it: Text<'de>| {
+            found.count += 1;
+            found.has_foreground |= &*it == FOREGROUND;
+        })
     }
-    raw::fold(
-        deserializer,
-        Managers::None,
-        |managers, entry: Entry<'de>| {
+}
+
+impl<'de> Deserialize<'de> for Owners {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        raw::fold(deserializer, Self::default(), |owners, owner: Owner| {
+            if owner.controller == Some(true) && owners.controller.is_none() {
+                owners.controller = Some(Box::new(owner.clone()));
+            }
+            if owners.first.len() < MAX_OWNERS {
+                owners.first.push(owner);
+            }
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Managers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow)]
+            manager: Option<Text<'a>>,
+        }
+        raw::fold(deserializer, Self::None, |managers, entry: Entry<'de>| {
             let is_ours = entry.manager.as_deref() == Some(FIELD_MANAGER);
             *managers = match *managers {
-                Managers::Others => Managers::Others,
-                _ if is_ours => Managers::Us,
-                _ => Managers::Others,
+                Self::Others => Self::Others,
+                _ if is_ours => Self::Us,
+                _ => Self::Others,
             };
-        },
-    )
+        })
+    }
 }
 
 /// Makes a type with a field `metadata` a resource of the API. The field is a [`Metadata`], or has methods `object` and
