@@ -10,7 +10,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use pod_reloader_e2e::{Mark, Scene};
+use pod_reloader_e2e::{Mark, Process, Scene};
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep};
 
@@ -42,8 +42,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("0s").await?;
     let bench = Bench::begin(&scene).await?;
     let (rounds, changes, crowd) = if quick { (1, 50, 200) } else { (5, 100, 500) };
-    bench.create("one", 1).await?;
-    bench.create("crowd", crowd).await?;
+    bench.create(Subject::BOTH, "one", 1).await?;
+    bench.create(Subject::BOTH, "crowd", crowd).await?;
     for (name, others) in SEVERAL {
         let (objects, workload) = Subject::with_others(name, others);
         scene.put_all(&objects).await?;
@@ -53,82 +53,35 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     scene.operator.stop().await;
 
     let mut gets = Vec::new();
-    let mut apart = [Vec::new(), Vec::new()];
-    let mut at_once = [Vec::new(), Vec::new()];
-    let mut fan_out = [Vec::new(), Vec::new()];
-    let mut cpu = [Vec::new(), Vec::new()];
-    let mut wake_ups = [0, 0];
+    let mut measured = [Measured::default(), Measured::default()];
     let mut several = SEVERAL.map(|_| Vec::new());
-    let mut busy = [Vec::new(), Vec::new()];
     let mut requests = BTreeMap::new();
     for _ in 0..rounds {
         gets.extend(bench.gets(changes).await?);
-        for (at, subject) in Subject::BOTH.into_iter().enumerate() {
+        for (measured, subject) in measured.iter_mut().zip(Subject::BOTH) {
             let running = Running::start(&scene, subject).await?;
-            bench.warm_up(subject).await?;
             let process = running.process();
-            let (before, woken) = (process.cpu_time()?, process.wake_ups()?);
-            apart[at].extend(bench.changes(subject, "one", changes, PAUSE).await?);
-            let spent = process.cpu_time()? - before;
-            cpu[at].push(spent / changes as u32);
-            wake_ups[at] += process.wake_ups()? - woken;
+            let before_fan_out = bench.round(subject, process, (changes, crowd), measured);
+            let before_fan_out = before_fan_out.await?;
             if subject == Subject::Operator {
+                requests = at_rest(&scene, before_fan_out).await?;
                 for (took, (name, _)) in several.iter_mut().zip(SEVERAL) {
                     bench.changes(subject, name, 5, PAUSE).await?;
                     took.extend(bench.changes(subject, name, changes, PAUSE).await?);
                 }
-            }
-            let before = process.cpu_time()?;
-            let changed = bench
-                .changes(subject, "one", changes, Duration::ZERO)
-                .await?;
-            let spent = running.process().cpu_time()? - before;
-            at_once[at].extend(changed);
-            busy[at].push(spent / changes as u32);
-            let mark = scene.mark().await?;
-            fan_out[at].push(bench.fan_out(subject, crowd).await?);
-            if subject == Subject::Operator {
-                requests = at_rest(&scene, mark).await?;
             }
             running.stop().await;
         }
     }
     let get = Spread::of(gets);
     figures.say("a GET of a ConfigMap", None, get.to_string(), "-");
-    let spreads = |[floor, ours]: [Vec<Duration>; 2]| (Spread::of(floor), Spread::of(ours));
-    let (floor, ours) = spreads(apart);
-    let goal = "1.1 x (floor + GET)";
-    let least = floor.plus(get.median);
-    figures.compare("change to pod template", least, ours, goal);
+    let least = Spread::of(measured[0].apart.clone()).plus(get.median);
     for (took, (name, _)) in several.into_iter().zip(SEVERAL) {
-        let what = format!("the same, if the workload lists {name} objects");
+        let what = format!("change to pod template, if the workload lists {name} objects");
         let goal = "1.05 x (floor + GET)";
         figures.compare(&what, least, Spread::of(took), goal);
     }
-    let (floor, ours) = spreads(at_once);
-    let goal = "1.3 x (floor + GET)";
-    figures.compare(
-        "the same, each right after the last",
-        floor.plus(get.median),
-        ours,
-        goal,
-    );
-    let (floor, ours) = spreads(busy);
-    figures.compare(
-        "CPU for one change, each right after the last",
-        floor,
-        ours,
-        "1.0 ms",
-    );
-    let (floor, ours) = spreads(cpu);
-    figures.compare("CPU for one change, ten a second", floor, ours, "1.0 ms");
-    let of_one = |woken: u64| format!("{:.1}", woken as f64 / (rounds * changes) as f64);
-    let [floor, ours] = wake_ups.map(of_one);
-    let what = "wake-ups of the process for that";
-    figures.say(what, Some(&floor), ours, "-");
-    let (floor, ours) = spreads(fan_out);
-    let what = format!("one ConfigMap, {crowd} Deployments: all patched");
-    figures.compare(&what, floor, ours, "1.1 x floor");
+    Measured::compare(measured, get.median, crowd, "", figures);
     figures.say(
         "requests for that",
         Some(&format!("{crowd} patches")),
@@ -171,7 +124,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
 pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("5s").await?;
     let bench = Bench::begin(&scene).await?;
-    bench.create("one", 1).await?;
+    bench.create(Subject::BOTH, "one", 1).await?;
     let changes = bench
         .changes(Subject::Operator, "one", if quick { 2 } else { 10 }, PAUSE)
         .await?;
@@ -195,6 +148,57 @@ pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Resul
     );
     clear(scene).await;
     Ok(())
+}
+
+/// What was measured of one subject.
+#[derive(Default)]
+pub(crate) struct Measured {
+    /// From changes to pod templates, ten a second.
+    apart: Vec<Duration>,
+    /// CPU for one of these changes.
+    cpu: Vec<Duration>,
+    /// Wake-ups of the process for all of them.
+    wake_ups: u64,
+    /// From changes to pod templates, each right after the last.
+    at_once: Vec<Duration>,
+    /// CPU for one of these changes.
+    busy: Vec<Duration>,
+    /// From a change to the last pod template of many.
+    fan_out: Vec<Duration>,
+}
+
+impl Measured {
+    /// Compares two subjects after all rounds. `get` is the time that one GET takes, in seconds, and `who` the
+    /// beginning of each line.
+    pub(crate) fn compare(
+        [floor, other]: [Self; 2],
+        get: f64,
+        crowd: usize,
+        who: &str,
+        figures: &mut Figures,
+    ) {
+        let mut add = |what: &str, [floor, other]: [Vec<Duration>; 2], more, goal| {
+            let (floor, other) = (Spread::of(floor).plus(more), Spread::of(other));
+            figures.compare(&format!("{who}{what}"), floor, other, goal);
+        };
+        let changes = floor.apart.len();
+        let apart = [floor.apart, other.apart];
+        add("change to pod template", apart, get, "1.1 x (floor + GET)");
+        let at_once = [floor.at_once, other.at_once];
+        let what = "the same, each right after the last";
+        add(what, at_once, get, "1.3 x (floor + GET)");
+        let busy = [floor.busy, other.busy];
+        let what = "CPU for one change, each right after the last";
+        add(what, busy, 0.0, "1.0 ms");
+        let cpu = [floor.cpu, other.cpu];
+        add("CPU for one change, ten a second", cpu, 0.0, "1.0 ms");
+        let what = format!("one ConfigMap, {crowd} Deployments: all patched");
+        add(&what, [floor.fan_out, other.fan_out], 0.0, "1.1 x floor");
+        let of_one = |woken: u64| format!("{:.1}", woken as f64 / changes as f64);
+        let [floor, other] = [floor.wake_ups, other.wake_ups].map(of_one);
+        let what = "wake-ups of the process for one change, ten a second";
+        figures.say(&format!("{who}{what}"), Some(&floor), other, "-");
+    }
 }
 
 /// A scene, and the means to observe it.
@@ -221,9 +225,14 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Creates a ConfigMap and the Deployments that it concerns, for both the floor and the operator.
-    pub(crate) async fn create(&self, of: &str, count: usize) -> Result<()> {
-        for subject in Subject::BOTH {
+    /// Creates a ConfigMap and the Deployments that it concerns, for each of these subjects.
+    pub(crate) async fn create(
+        &self,
+        subjects: [Subject; 2],
+        of: &str,
+        count: usize,
+    ) -> Result<()> {
+        for subject in subjects {
             self.scene.put_all(&[subject.config_map(of, count)]).await?;
             self.scene
                 .create_all(&subject.deployments(of, count))
@@ -233,8 +242,35 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    async fn gets(&self, count: usize) -> Result<Vec<Duration>> {
-        let name = Subject::Operator.name("one");
+    /// Measures a process that has just started: so many changes ten a second, as many right after each other, and
+    /// one that concerns a crowd. Returns the time before the last one.
+    pub(crate) async fn round(
+        &self,
+        subject: Subject,
+        process: &Process,
+        (changes, crowd): (usize, usize),
+        measured: &mut Measured,
+    ) -> Result<Mark> {
+        self.warm_up(subject).await?;
+        let (before, woken) = (process.cpu_time()?, process.wake_ups()?);
+        let apart = self.changes(subject, "one", changes, PAUSE).await?;
+        measured.apart.extend(apart);
+        let spent = process.cpu_time()? - before;
+        measured.cpu.push(spent / changes as u32);
+        measured.wake_ups += process.wake_ups()? - woken;
+        let before = process.cpu_time()?;
+        let at_once = self.changes(subject, "one", changes, Duration::ZERO);
+        measured.at_once.extend(at_once.await?);
+        let spent = process.cpu_time()? - before;
+        measured.busy.push(spent / changes as u32);
+        let mark = self.scene.mark().await?;
+        measured.fan_out.push(self.fan_out(subject, crowd).await?);
+        Ok(mark)
+    }
+
+    /// Measures reads of a ConfigMap, ten a second.
+    pub(crate) async fn gets(&self, count: usize) -> Result<Vec<Duration>> {
+        let name = Subject::Floor.name("one");
         let mut all = Vec::new();
         for _ in 0..count {
             let began = Instant::now();

@@ -14,6 +14,7 @@ mod observer;
 mod pods;
 mod protect;
 mod rounds;
+mod sap;
 mod scale;
 mod staged;
 mod subject;
@@ -39,7 +40,7 @@ struct Args {
     /// Fewer repeats and smaller crowds: done in two minutes, and less exact.
     #[arg(long)]
     quick: bool,
-    /// Parts to measure [default: all except features; with --quick changes, admission and memory].
+    /// Parts to measure [default: all except features, and sap if SAP_POD_RELOADER names its program; with --quick changes, admission and memory].
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// The number of Deployments with which the part `scale` measures, in place of three smaller numbers. It is
@@ -64,6 +65,8 @@ enum Role {
 enum Part {
     /// From a change to the pod template, without a settle period.
     Changes,
+    /// The same of SAP's pod-reloader, in place of the operator.
+    Sap,
     /// The same with the default settle period.
     Settled,
     /// Reviews, sent directly and by the apiserver.
@@ -108,13 +111,19 @@ async fn main() -> Result<()> {
         // One part takes minutes for figures that hardly change.
         true => {
             let all = Part::value_variants().iter().copied();
-            all.filter(|part| *part != Part::Features).collect()
+            all.filter(|part| match part {
+                Part::Features => false,
+                Part::Sap => sap::program().is_some(),
+                _ => true,
+            })
+            .collect()
         }
     };
     let mut figures = Figures::default();
     for part in parts {
         match part {
             Part::Changes => changes::measure(&mut figures, quick).await?,
+            Part::Sap => sap::measure(&mut figures, quick).await?,
             Part::Settled => changes::measure_settled(&mut figures, quick).await?,
             Part::Admission => admission::measure(&mut figures, quick).await?,
             Part::Memory => memory::measure(&mut figures, quick).await?,

@@ -1,4 +1,4 @@
-//! The subject of a measurement: the operator, or the floor in its place.
+//! The subject of a measurement: the operator, or the floor or SAP's pod-reloader in its place.
 
 use anyhow::Result;
 use pod_reloader_e2e::{
@@ -10,11 +10,15 @@ use serde_json::{Value, json};
 use crate::another_role;
 use crate::floor::{CONCERNS, STAMP};
 
+/// A label of the Deployments of SAP's pod-reloader, and the beginning of their names.
+pub(crate) const SAP: &str = "sap";
+
 /// A program that changes pod templates when ConfigMaps change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Floor,
     Operator,
+    Sap,
 }
 
 impl Subject {
@@ -25,6 +29,7 @@ impl Subject {
         match self {
             Self::Floor => format!("floor-{of}"),
             Self::Operator => format!("ours-{of}"),
+            Self::Sap => format!("{SAP}-{of}"),
         }
     }
 
@@ -61,6 +66,7 @@ impl Subject {
         let name = self.name(of);
         let concerned = |workload: Workload| match self {
             Self::Operator => workload.lists(&name),
+            Self::Sap => workload.lists(&name).labelled(SAP, "true"),
             Self::Floor => workload.with(
                 &["spec", "template", "metadata", "annotations", STAMP],
                 json!("0"),
@@ -72,17 +78,22 @@ impl Subject {
 
 /// The subject that runs, while the other one does not.
 pub(crate) enum Running<'a> {
-    Floor(Process),
+    Other(Process),
     Operator(&'a Scene),
 }
 
 impl<'a> Running<'a> {
-    /// Starts `subject`. The operator must not be running.
+    /// Starts the operator or the floor. Neither of them must be running.
     pub(crate) async fn start(scene: &'a Scene, subject: Subject) -> Result<Self> {
         if subject == Subject::Operator {
             scene.operator.start_again().await?;
             return Ok(Self::Operator(scene));
         }
+        Self::floor(scene).await
+    }
+
+    /// Starts the floor.
+    pub(crate) async fn floor(scene: &'a Scene) -> Result<Self> {
         // The floor has the operator's user, because it takes an apiserver time to recognise a user and to
         // log his requests.
         let installation = &scene.installation;
@@ -98,19 +109,19 @@ impl<'a> Running<'a> {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let namespace = format!("--namespace={}", scene.namespace);
         let floor = another_role(scene, "floor", &[kubeconfig, namespace])?;
-        Ok(Self::Floor(floor))
+        Ok(Self::Other(floor))
     }
 
     pub(crate) fn process(&self) -> &Process {
         match self {
-            Self::Floor(process) => process,
+            Self::Other(process) => process,
             Self::Operator(scene) => scene.operator.process(),
         }
     }
 
     pub(crate) async fn stop(self) {
         match self {
-            Self::Floor(process) => process.kill().await,
+            Self::Other(process) => process.kill().await,
             Self::Operator(scene) => scene.operator.stop().await,
         }
     }

@@ -74,7 +74,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
 /// Measures the time from a change to the pod template at rest, and while all copies are written.
 async fn delays(figures: &mut Figures, scene: &Scene, copies: &Copies<'_>) -> Result<()> {
     let bench = Bench::begin(scene).await?;
-    bench.create("one", 1).await?;
+    bench.create(Subject::BOTH, "one", 1).await?;
     bench.warm_up(Subject::Operator).await?;
     let mut at_rest = Vec::new();
     let mut meanwhile = Vec::new();

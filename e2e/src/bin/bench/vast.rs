@@ -39,7 +39,7 @@ pub(crate) async fn measure(figures: &mut Figures, workloads: usize) -> Result<(
     let scene = scene("0s").await?;
     without_controllers(&scene).await?;
     let bench = Bench::begin(&scene).await?;
-    bench.create("one", 1).await?;
+    bench.create(Subject::BOTH, "one", 1).await?;
     // From here on, nobody answers the webhook, and no watch has to follow.
     scene.operator.stop().await;
     let began = Instant::now();
