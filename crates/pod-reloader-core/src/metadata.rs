@@ -37,8 +37,8 @@ pub(crate) struct Metadata<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// What was read of metadata. It is a type of its own because it is read by the same code for all kinds: for each kind
-/// again, that would be a twentieth of the program.
+/// What was read of metadata. It is a type of its own so that all kinds are read by the same code: repeated for each kind,
+/// that would be a twentieth of the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Read {
     /// The name, namespace, UID, resourceVersion, generation, and the times of creation and deletion. A time that our
