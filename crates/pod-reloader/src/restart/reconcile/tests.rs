@@ -2,6 +2,7 @@
 //! happens.
 
 mod apiserver;
+mod cron_jobs;
 mod gates;
 mod http_reload;
 mod metrics;

@@ -1,4 +1,4 @@
-//! An apiserver that is a function: it has ConfigMaps and Deployments, and records its calls.
+//! An apiserver that is a function: it has ConfigMaps and workloads, and records its calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +27,7 @@ pub(super) struct Apiserver(Arc<Mutex<State>>);
 pub(super) struct State {
     config_maps: BTreeMap<String, Value>,
     secrets: BTreeMap<String, Value>,
+    /// The Deployments and CronJobs, by their names.
     deployments: BTreeMap<String, Value>,
     replica_sets: Vec<Value>,
     /// The Events, by their names.
@@ -91,6 +92,7 @@ pub(super) enum Call {
     Sync(String),
     /// A pod at this address is asked to reload, at this path.
     Ask(String),
+    CreateJob,
     /// An Event with this reason, and this note.
     Event(String, String),
 }
@@ -185,7 +187,7 @@ impl Apiserver {
         self.lock().next_version().parse().unwrap()
     }
 
-    /// Creates or overwrites a Deployment.
+    /// Creates or overwrites a Deployment, or a CronJob.
     pub(super) fn write_deployment(&self, mut object: Value) {
         let mut state = self.lock();
         object["metadata"]["resourceVersion"] = json!(state.next_version());
@@ -295,7 +297,14 @@ impl Apiserver {
             let items: Vec<_> = state.config_maps.values().collect();
             let list = json!({"metadata": {}, "items": items});
             (Ok(list), state.list_takes)
-        } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
+        } else if path == "/apis/batch/v1/namespaces/ns/jobs" {
+            state.record(Call::CreateJob);
+            let job = json!({"metadata": {"name": "job", "uid": "job"}});
+            (Ok(job), Duration::ZERO)
+        } else if let Some(name) = path.strip_suffix("/status").and_then(workload) {
+            let object = state.deployments.get_mut(name).unwrap();
+            (patch(object, body).map(|()| object.clone()), Duration::ZERO)
+        } else if let Some(name) = workload(path) {
             if method == Method::PATCH {
                 let reaction = state.next_reaction();
                 let takes = match reaction {
@@ -427,6 +436,12 @@ impl State {
         self.version += 1;
         self.version.to_string()
     }
+}
+
+/// Returns the name of a workload, if this is its path.
+fn workload(path: &str) -> Option<&str> {
+    let of_apps = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/");
+    of_apps.or_else(|| path.strip_prefix("/apis/batch/v1/namespaces/ns/cronjobs/"))
 }
 
 /// Applies a JSON Patch as the apiserver does.
