@@ -24,6 +24,8 @@ use crate::{
 
 /// Workloads with several objects, by name: the number of objects besides the one that changes.
 const SEVERAL: [(&str, usize); 2] = [("two", 1), ("ten", 9)];
+/// What is measured in turns.
+const SUBJECTS: [Subject; 3] = [Subject::Floor, Subject::ReadingFloor, Subject::Operator];
 /// Pause between two independent changes.
 const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,8 +44,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("0s").await?;
     let bench = Bench::begin(&scene).await?;
     let (rounds, changes, crowd) = if quick { (1, 50, 200) } else { (5, 100, 500) };
-    bench.create(Subject::BOTH, "one", 1).await?;
-    bench.create(Subject::BOTH, "crowd", crowd).await?;
+    bench.create(SUBJECTS, "one", 1).await?;
+    bench.create(SUBJECTS, "crowd", crowd).await?;
     for (name, others) in SEVERAL {
         let (objects, workload) = Subject::with_others(name, others);
         scene.put_all(&objects).await?;
@@ -53,12 +55,12 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     scene.operator.stop().await;
 
     let mut gets = Vec::new();
-    let mut measured = [Measured::default(), Measured::default()];
+    let mut measured = SUBJECTS.map(|_| Measured::default());
     let mut several = SEVERAL.map(|_| Vec::new());
     let mut requests = BTreeMap::new();
     for _ in 0..rounds {
         gets.extend(bench.gets(changes).await?);
-        for (measured, subject) in measured.iter_mut().zip(Subject::BOTH) {
+        for (measured, subject) in measured.iter_mut().zip(SUBJECTS) {
             let running = Running::start(&scene, subject).await?;
             let process = running.process();
             let before_fan_out = bench.round(subject, process, (changes, crowd), measured);
@@ -75,13 +77,16 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     }
     let get = Spread::of(gets);
     figures.say("a GET of a ConfigMap", None, get.to_string(), "-");
-    let least = Spread::of(measured[0].apart.clone()).plus(get.median);
+    let [floor, reading_floor, ours] = measured;
+    let least = Spread::of(floor.apart.clone()).plus(get.median);
     for (took, (name, _)) in several.into_iter().zip(SEVERAL) {
         let what = format!("change to pod template, if the workload lists {name} objects");
         let goal = "1.05 x (floor + GET)";
         figures.compare(&what, least, Spread::of(took), goal);
     }
-    Measured::compare(measured, get.median, crowd, "", figures);
+    Measured::compare([floor, ours.clone()], get.median, crowd, "", figures);
+    let who = "beside a floor that reads: ";
+    Measured::compare([reading_floor, ours], 0.0, crowd, who, figures);
     figures.say(
         "requests for that",
         Some(&format!("{crowd} patches")),
@@ -151,7 +156,7 @@ pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Resul
 }
 
 /// What was measured of one subject.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Measured {
     /// From changes to pod templates, ten a second.
     apart: Vec<Duration>,
@@ -228,7 +233,7 @@ impl<'a> Bench<'a> {
     /// Creates a ConfigMap and the Deployments that it concerns, for each of these subjects.
     pub(crate) async fn create(
         &self,
-        subjects: [Subject; 2],
+        subjects: impl IntoIterator<Item = Subject>,
         of: &str,
         count: usize,
     ) -> Result<()> {

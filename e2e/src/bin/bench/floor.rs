@@ -1,5 +1,5 @@
 //! The floor of a reconcile loop: a bare client that answers a watch event with one PATCH for each
-//! Deployment. It does not read, hash, compare, test or report anything.
+//! Deployment. It does not hash, compare, test or report anything, nor read, unless it is asked to.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,6 +9,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config, ResourceExt,
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
     core::PartialObjectMeta,
     runtime::watcher,
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     kubeconfig: PathBuf,
     #[arg(long)]
     namespace: String,
+    /// Also reads what an operator has to: the object that changed, and the events of all Deployments.
+    #[arg(long)]
+    reads: bool,
 }
 
 /// Runs until it is killed.
@@ -37,6 +41,7 @@ pub(crate) async fn run(
     Args {
         kubeconfig,
         namespace,
+        reads,
     }: Args,
 ) -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
@@ -49,6 +54,10 @@ pub(crate) async fn run(
     let config_maps: Api<PartialObjectMeta<ConfigMap>> =
         Api::namespaced(client.clone(), &namespace);
     let turns = Arc::new(Semaphore::new(AT_ONCE));
+    if reads {
+        let watch = format!("/apis/apps/v1/namespaces/{namespace}/deployments?watch=true");
+        tokio::spawn(sent(&client, Request::get(watch).body(Body::empty())?));
+    }
     let mut events = std::pin::pin!(watcher(config_maps, watcher::Config::default()));
     while let Some(event) = events.try_next().await? {
         // Objects in the initial list have not changed.
@@ -60,6 +69,10 @@ pub(crate) async fn run(
         };
         let name = config_map.name_any();
         let stamp = config_map.resource_version().context("no version")?;
+        if reads {
+            let object = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
+            sent(&client, Request::get(object).body(Body::empty())?).await?;
+        }
         for number in 0..concerned.parse::<usize>()? {
             let patch = patch(&client, &namespace, &format!("{name}-{number}"), &stamp)?;
             let turns = turns.clone();
@@ -72,7 +85,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Sends the stamp, and drops the answer unread.
+/// Sends the stamp.
 fn patch(
     client: &Client,
     namespace: &str,
@@ -87,11 +100,16 @@ fn patch(
     let uri = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
     let request = Request::patch(uri).header("Content-Type", "application/json-patch+json");
     let request = request.body(serde_json::to_vec(&patch)?.into())?;
+    Ok(sent(client, request))
+}
+
+/// Sends a request, and drops the answer unread.
+fn sent(client: &Client, request: Request<Body>) -> impl Future<Output = Result<()>> + use<> {
     let client = client.clone();
-    Ok(async move {
+    async move {
         let answer = client.send(request).await?;
         let mut body = http_body_util::BodyStream::new(answer.into_body());
         while body.next().await.is_some() {}
         Ok(())
-    })
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         for (measured, subject) in measured.iter_mut().zip(subjects) {
             let running = match subject {
                 Subject::Sap => Running::Other(Process::start(program.clone())?),
-                _ => Running::floor(&scene).await?,
+                _ => Running::floor(&scene, false).await?,
             };
             let process = running.process();
             let round = bench.round(subject, process, (changes, crowd), measured);

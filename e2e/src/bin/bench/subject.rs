@@ -17,6 +17,8 @@ pub(crate) const SAP: &str = "sap";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Floor,
+    /// The floor that also reads what an operator has to.
+    ReadingFloor,
     Operator,
     Sap,
 }
@@ -28,6 +30,7 @@ impl Subject {
     pub(crate) fn name(self, of: &str) -> String {
         match self {
             Self::Floor => format!("floor-{of}"),
+            Self::ReadingFloor => format!("reading-floor-{of}"),
             Self::Operator => format!("ours-{of}"),
             Self::Sap => format!("{SAP}-{of}"),
         }
@@ -36,7 +39,7 @@ impl Subject {
     /// Returns a ConfigMap that concerns this many Deployments.
     pub(crate) fn config_map(self, of: &str, concerned: usize) -> Value {
         let mut object = config_map(&self.name(of), "0");
-        if self == Self::Floor {
+        if matches!(self, Self::Floor | Self::ReadingFloor) {
             object["metadata"]["labels"] = json!({CONCERNS: concerned.to_string()});
         }
         object
@@ -67,7 +70,7 @@ impl Subject {
         let concerned = |workload: Workload| match self {
             Self::Operator => workload.lists(&name),
             Self::Sap => workload.lists(&name).labelled(SAP, "true"),
-            Self::Floor => workload.with(
+            Self::Floor | Self::ReadingFloor => workload.with(
                 &["spec", "template", "metadata", "annotations", STAMP],
                 json!("0"),
             ),
@@ -89,11 +92,11 @@ impl<'a> Running<'a> {
             scene.operator.start_again().await?;
             return Ok(Self::Operator(scene));
         }
-        Self::floor(scene).await
+        Self::floor(scene, subject == Subject::ReadingFloor).await
     }
 
-    /// Starts the floor.
-    pub(crate) async fn floor(scene: &'a Scene) -> Result<Self> {
+    /// Starts the floor, which also reads if it `reads`.
+    pub(crate) async fn floor(scene: &'a Scene, reads: bool) -> Result<Self> {
         // The floor has the operator's user, because it takes an apiserver time to recognise a user and to
         // log his requests.
         let installation = &scene.installation;
@@ -108,7 +111,9 @@ impl<'a> Running<'a> {
             .write(&kubeconfig)?;
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let namespace = format!("--namespace={}", scene.namespace);
-        let floor = another_role(scene, "floor", &[kubeconfig, namespace])?;
+        let mut args = vec![kubeconfig, namespace];
+        args.extend(reads.then(|| "--reads".to_owned()));
+        let floor = another_role(scene, "floor", &args)?;
         Ok(Self::Other(floor))
     }
 
