@@ -15,8 +15,8 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
-use kube::core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList};
-use pod_reloader_core::api_discovery::{self, State};
+use kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2;
+use pod_reloader_core::api_discovery::{self, Groups, State};
 use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -37,7 +37,7 @@ const JSON: &str = "application/json";
 pub(crate) struct Cluster {
     client: Client,
     /// The groups that the cluster serves, once they have been read.
-    groups: Arc<OnceCell<APIGroupDiscoveryList>>,
+    groups: Arc<OnceCell<Groups>>,
     /// Time limit of one call.
     deadline: Duration,
     /// What becomes of the annotations that a user writes.
@@ -166,13 +166,11 @@ impl Cluster {
     pub(crate) async fn version_of(&self, group: &str, plural: &str) -> Result<String, Unseen> {
         let what = format!("tell whether the cluster has {plural}.{group}");
         let ask = async || {
-            let body = self.read("/apis", &what, ACCEPT_AGGREGATED_DISCOVERY_V2);
-            let groups = serde_json::from_slice(&body.await?).map(without_nulls);
-            let groups = groups.and_then(serde_json::from_value);
-            groups.map_err(|error| unreadable(&what, &error))
+            let body = self.read(api_discovery::PATH, &what, ACCEPT_AGGREGATED_DISCOVERY_V2);
+            serde_json::from_slice(&body.await?).map_err(|error| unreadable(&what, &error))
         };
         let groups = self.groups.get_or_try_init(ask).await?;
-        match api_discovery::state(groups, group, plural) {
+        match groups.state(group, plural) {
             State::Served(version) => Ok(version.to_owned()),
             State::Missing => {
                 let text = format!("the cluster does not serve {plural}.{group}");
@@ -235,19 +233,6 @@ impl Cluster {
             let message = format!("no answer within {} s", self.deadline.as_secs());
             Unseen::Unreachable(what.to_owned(), message)
         })?
-    }
-}
-
-/// Removes the fields that are `null`, which the apiserver writes for an empty list.
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name, without_nulls(value)))
-            .collect(),
-        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
-        other => other,
     }
 }
 

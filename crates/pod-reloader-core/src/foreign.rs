@@ -1,8 +1,9 @@
 //! What is read from objects that somebody else can write.
 
-use kube_core::discovery::v2::APIGroupDiscovery;
 use kube_core::{Status, WatchEvent};
 use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::api_discovery::Group;
 
 /// A type that is read from objects which somebody else can write. A few megabytes of tiny items would become hundreds
 /// of megabytes of maps and lists, so such a type has no map and no list of all that it finds.
@@ -19,4 +20,4 @@ impl<K: Foreign> Foreign for WatchEvent<K> {}
 impl Foreign for Box<Status> {}
 
 /// The apiserver makes it of the kinds that administrators define.
-impl Foreign for APIGroupDiscovery {}
+impl Foreign for Group {}

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use http::header::ACCEPT;
 use kube::Client;
-use kube::core::discovery::v2::{
-    ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList,
-};
+use kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2;
+use pod_reloader_core::api_discovery::{Group, Groups, PATH};
 
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
@@ -20,20 +19,17 @@ pub(crate) async fn groups(
     client: &Client,
     budget: &Budget,
     names: &[&str],
-) -> Result<APIGroupDiscoveryList, CallError> {
-    let request = http::Request::get("/apis").header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+) -> Result<Groups, CallError> {
+    let request = http::Request::get(PATH).header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
     let request = request.body(Vec::new()).expect("the header is valid");
-    let is_ours = |group: &APIGroupDiscovery| {
-        let name = group.metadata.as_ref().and_then(|it| it.name.as_deref());
-        name.is_some_and(|name| names.contains(&name))
-    };
-    let mut groups = APIGroupDiscoveryList::default();
-    let mut unreadable = None;
-    let listed = page(client, request, budget, |item| match item {
-        Ok(group) if is_ours(&group) => groups.items.push(group),
-        Ok(_) => {}
-        Err(error) => unreadable = Some(error),
+    let mut groups = Ok(Vec::new());
+    let listed = page(client, request, budget, |item: Result<Group, _>| {
+        match (&mut groups, item) {
+            (Ok(groups), Ok(group)) if names.contains(&group.name()) => groups.push(group),
+            (Ok(_), Err(error)) => groups = Err(error),
+            _ => {}
+        }
     });
     listed.await?;
-    unreadable.map_or(Ok(groups), Err)
+    groups.map(Groups::from_iter)
 }

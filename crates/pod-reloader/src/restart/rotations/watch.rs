@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
-use pod_reloader_core::api_discovery::{State, state};
+use pod_reloader_core::api_discovery::State;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::rotation::{ChangedStatuses, add_status};
 use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
@@ -41,7 +41,7 @@ pub(crate) async fn watch_statuses(
             ),
             Ok(groups) => {
                 complaint.settled();
-                match state(&groups, GROUP, STATUSES) {
+                match groups.state(GROUP, STATUSES) {
                     State::Served(VERSION) if watches.is_none() => {
                         debug!("the cluster serves the statuses of the Secrets Store CSI driver");
                         let mut begun = JoinSet::new();

@@ -17,7 +17,7 @@ use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::complaint::Complaint;
 use crate::runtime::resources::{Resources, api};
-use pod_reloader_core::api_discovery::{State, state};
+use pod_reloader_core::api_discovery::State;
 
 /// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
 /// namespaces at once.
@@ -40,7 +40,7 @@ pub(crate) async fn watch_kinds(
             Ok(groups) => {
                 complaint.settled();
                 for kind in &kinds {
-                    let version = match state(&groups, kind.shape().group, kind.shape().plural) {
+                    let version = match groups.state(kind.shape().group, kind.shape().plural) {
                         State::Served(version) => Some(Arc::from(version)),
                         State::Missing => None,
                         State::Unknown => continue,
