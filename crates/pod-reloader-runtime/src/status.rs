@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
-use http::{Method, Request};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
-use pod_reloader_core::annotations::FIELD_MANAGER;
+use kube::api::Patch;
+use kube::core::Request;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::ready::SeenStatus;
@@ -17,6 +16,7 @@ use tokio::time::Instant;
 use tracing::field::display;
 use tracing::{info, warn};
 
+use crate::client::patch_params;
 use crate::events::Report;
 use crate::kit::Kit;
 
@@ -93,13 +93,10 @@ fn patch<K: Resource<DynamicType = ()>>(
     namespace: Option<&Name>,
     name: &Name,
     status: impl Serialize,
-) -> Request<Vec<u8>> {
-    let path = K::url_path(&(), namespace.map(Name::as_str));
-    Request::builder()
-        .method(Method::PATCH)
-        .uri(format!("{path}/{name}/status?fieldManager={FIELD_MANAGER}"))
-        .header(CONTENT_TYPE, "application/merge-patch+json")
-        .body(json!({"status": status}).to_string().into_bytes())
+) -> http::Request<Vec<u8>> {
+    let all = Request::new(K::url_path(&(), namespace.map(Name::as_str)));
+    let patch = Patch::Merge(json!({"status": status}));
+    all.patch_subresource("status", name.as_str(), &patch_params(), &patch)
         .expect("a Name is safe in a path")
 }
 
@@ -122,6 +119,8 @@ fn about<K: Resource<DynamicType = ()>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Method;
+    use http::header::CONTENT_TYPE;
     use pod_reloader_api::{ClusterConfigSync, FieldBinding};
 
     fn name(text: &str) -> Name {
@@ -134,7 +133,7 @@ mod tests {
         let namespaced = patch::<FieldBinding>(Some(&shop), &keys, json!({"fields": []}));
         assert_eq!(
             namespaced.uri(),
-            "/apis/pod-reloader.github.io/v1alpha1/namespaces/shop/fieldbindings/keys/status?fieldManager=pod-reloader"
+            "/apis/pod-reloader.github.io/v1alpha1/namespaces/shop/fieldbindings/keys/status?&fieldManager=pod-reloader"
         );
         assert_eq!(*namespaced.method(), Method::PATCH);
         let content_type = &namespaced.headers()[CONTENT_TYPE];
@@ -143,7 +142,7 @@ mod tests {
         let of_cluster = patch::<ClusterConfigSync>(None, &keys, json!({}));
         assert_eq!(
             of_cluster.uri(),
-            "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs/keys/status?fieldManager=pod-reloader"
+            "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs/keys/status?&fieldManager=pod-reloader"
         );
     }
 

@@ -1,10 +1,8 @@
 //! The calls that read sources, and read and write custom resources, and their errors.
 
-use http::Request;
-use http::header::CONTENT_TYPE;
-use json_patch::Patch;
 use kube::Resource;
-use pod_reloader_core::annotations::FIELD_MANAGER;
+use kube::api::{GetParams, Patch};
+use kube::core::Request;
 use pod_reloader_core::field_binding::Binding;
 use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
@@ -14,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::live::request;
 use crate::runtime::calls::{Calls, if_there};
+use crate::runtime::client::patch_params;
 use crate::runtime::error::CallError;
 
 /// The apiserver, as sources and custom resources need it.
@@ -33,7 +32,8 @@ impl BindCalls {
         kind: BoundKind,
         take: impl FnOnce(&RawValue) -> T,
     ) -> Result<Option<T>, CallError> {
-        let request = Request::get(path(binding, kind)).body(Vec::new());
+        let name = binding.target.name.as_str();
+        let request = requests(binding, kind).get(name, &GetParams::default());
         if_there(self.0.take(request.expect(SAFE), take).await)
     }
 
@@ -44,27 +44,23 @@ impl BindCalls {
         &self,
         binding: &Binding,
         kind: BoundKind,
-        patch: &Patch,
+        patch: json_patch::Patch,
         take: impl FnOnce(&RawValue) -> T,
     ) -> Result<T, CallError> {
-        let path = format!(
-            "{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict",
-            path(binding, kind)
-        );
-        let body = serde_json::to_vec(patch).expect("a patch is JSON");
-        let request = Request::patch(path)
-            .header(CONTENT_TYPE, "application/json-patch+json")
-            .body(body);
+        let name = binding.target.name.as_str();
+        let params = patch_params().validation_strict();
+        let request = requests(binding, kind).patch(name, &params, &Patch::<()>::Json(patch));
         self.0.take(request.expect(SAFE), take).await
     }
 }
 
 const SAFE: &str = "names are safe in a path";
 
-fn path(binding: &Binding, kind: BoundKind) -> String {
+/// Returns the requests for the custom resources of a kind in the namespace of the binding.
+fn requests(binding: &Binding, kind: BoundKind) -> Request {
     let namespace = binding.id.namespace.as_str();
     let path = BoundMetadata::url_path(&kind.api_resource(), Some(namespace));
-    format!("{path}/{}", binding.target.name)
+    Request::new(path)
 }
 
 /// Returns the reason why a call did not do what it should.

@@ -188,7 +188,7 @@ impl Look<'_> {
             let is_as_written = self.plan(answer, values).operations.is_empty();
             (is_as_written, metadata(answer))
         };
-        let answer = self.binder.calls.patch(&binding, kind, &patch, take).await;
+        let answer = self.binder.calls.patch(&binding, kind, patch, take).await;
         self.turn.asked(now, answer.as_ref().err());
         if answer.as_ref().is_err_and(is_of_another_version) {
             self.binder.metrics.wrote(Written::Conflict);
@@ -197,7 +197,6 @@ impl Look<'_> {
         if !self.is_retry {
             self.memory.pace.wrote(cause, now.into_std());
         }
-        drop(patch);
         let (is_as_written, metadata) = match answer {
             Ok(answer) => answer,
             Err(error) => return ControlFlow::Break(self.not_written(&steps, values, &error)),

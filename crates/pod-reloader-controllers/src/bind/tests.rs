@@ -478,7 +478,7 @@ impl Stored {
         }
         assert_eq!((head.method.as_str(), path), ("PATCH", STORE));
         let query = head.uri.query().unwrap_or_default();
-        assert_eq!(query, "fieldManager=pod-reloader&fieldValidation=Strict");
+        assert_eq!(query, "&fieldManager=pod-reloader&fieldValidation=Strict");
         let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
         if json_patch::patch(&mut object, &patch).is_err() {
             return Err((422, "Invalid"));
