@@ -14,7 +14,8 @@ use crate::args::{Format, Output};
 use crate::jsonpath::Template;
 
 /// The outcome of a command, for scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
     /// All is well.
     Good,

@@ -56,7 +56,8 @@ struct OperatorStatus {
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    #[serde(rename = "state")]
+    verdict: Verdict,
     #[serde(rename = "text", serialize_with = "joined")]
     lines: Vec<String>,
 }
@@ -65,39 +66,21 @@ fn joined<S: Serializer>(lines: &[String], serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(&lines.join("\n"))
 }
 
-/// A [`Verdict`], for programs.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Good,
-    Unknown,
-    Bad,
-}
-
 impl Check {
     fn new(name: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
         Self::of_lines(name, verdict, vec![text.into()])
     }
 
     fn of_lines(name: &'static str, verdict: Verdict, lines: Vec<String>) -> Self {
-        let state = match verdict {
-            Verdict::Good => State::Good,
-            Verdict::Unknown => State::Unknown,
-            Verdict::Bad => State::Bad,
-        };
-        Self { name, state, lines }
+        Self {
+            name,
+            verdict,
+            lines,
+        }
     }
 
     fn unseen(name: &'static str, error: &Unseen) -> Self {
         Self::new(name, Verdict::Unknown, error.to_string())
-    }
-
-    fn verdict(&self) -> Verdict {
-        match self.state {
-            State::Good => Verdict::Good,
-            State::Unknown => Verdict::Unknown,
-            State::Bad => Verdict::Bad,
-        }
     }
 }
 
@@ -127,8 +110,8 @@ pub(crate) async fn status(
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
     let checks = statuses.iter().flat_map(|status| &status.checks);
-    let without = || operators.verdict(false);
-    let mut verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
+    let worst = checks.map(|check| check.verdict).max();
+    let mut verdict = worst.unwrap_or_else(|| operators.verdict(false));
     let status = Status {
         syncs: served(cluster, operators, &mut unseen, &mut verdict).await,
         bindings: served(cluster, operators, &mut unseen, &mut verdict).await,
@@ -263,7 +246,7 @@ impl Answer for Status {
             text.heading(format!(
                 "pod-reloader {version}: deployment {name} in namespace {namespace}"
             ));
-            let row = |check: &Check| (check.verdict(), check.name, check.lines.clone());
+            let row = |check: &Check| (check.verdict, check.name, check.lines.clone());
             signed(&mut text, &Vec::from_iter(checks.iter().map(row)));
         }
         syncs.iter().for_each(|it| it.show(&mut text));

@@ -45,7 +45,7 @@ pub(super) async fn writer(cluster: &Cluster, operator: &Operator) -> Option<Che
 async fn of_read(cluster: &Cluster, writer: &Operator) -> Check {
     let (leader, alive) = leader(cluster, writer).await;
     let replicas = replicas(&writer.deployment, alive);
-    let verdict = replicas.verdict().max(leader.verdict());
+    let verdict = replicas.verdict.max(leader.verdict);
     let mut lines = replicas.lines;
     lines.extend(leader.lines.iter().map(|line| format!("leader: {line}")));
     Check::of_lines(NAME, verdict, lines)
@@ -90,7 +90,7 @@ mod tests {
             .cluster();
         let operators = Operators::find(&cluster, None).await;
         let check = writer(&cluster, &operators.all[0]).await?;
-        Some((check.verdict(), check.lines.join(", ")))
+        Some((check.verdict, check.lines.join(", ")))
     }
 
     #[tokio::test(start_paused = true)]
