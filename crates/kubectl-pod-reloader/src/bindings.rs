@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::operators::Operators;
 use crate::print::{Verdict, count};
 use crate::ready::{Metadata, Own, Ready, Row, SHOWN};
+use crate::workloads::is_called;
 
 /// State of a field that is equal to its key.
 const APPLIED: &str = "Applied";
@@ -53,13 +54,9 @@ pub(crate) struct Field {
 
 /// Returns the kind that the user means, if an operator may bind its fields.
 pub(crate) fn bound_kind(operators: &Operators, typed: &str) -> Option<BoundKind> {
-    let (name, group) = match typed.split_once('.') {
-        Some((name, group)) => (name, Some(group)),
-        None => (typed, None),
-    };
     let is_meant = |kind: &&BoundKind| {
-        (name == kind.resource || name == kind.kind.to_ascii_lowercase())
-            && group.is_none_or(|group| group == kind.group)
+        let singular = kind.kind.to_ascii_lowercase();
+        is_called(typed, &[kind.resource, &singular], kind.group)
     };
     let mut kinds = operators
         .all

@@ -1,10 +1,11 @@
 //! Tells if the rollout of a workload is done, as `kubectl rollout status` does.
 
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::words;
 use pod_reloader_core::workload::{Restart, Stall, Workload};
 use serde_json::Value;
 
-use crate::workloads::{BuiltIn, Seen, built_in};
+use crate::workloads::Seen;
 
 /// What one pod does, and what others do.
 const ARE: [&str; 2] = ["is", "are"];
@@ -32,32 +33,33 @@ impl Rollout {
         if kind.is("batch", "CronJob") {
             return Self::Done("its next run reads the current objects".to_owned());
         }
-        let Some(kind) = built_in(kind) else {
+        if !kind.is_built_in() {
             return match (Self::of_custom(object), unobserved(workload)) {
                 (Self::Done(text), Some(field)) => Self::Unknown(format!(
                     "not known: {text}, but it does not report whether its controller has acted on {field}"
                 )),
                 (other, _) => other,
             };
-        };
+        }
         if observed < number(&object["metadata"]["generation"]) {
             return Self::Running("the controller has not seen the newest template yet".to_owned());
         }
-        let (wanted, updated, available) = match kind {
-            BuiltIn::DaemonSet => (
+        let (wanted, updated, available) = if kind == WorkloadKind::DAEMON_SET {
+            (
                 number(&status["desiredNumberScheduled"]),
                 number(&status["updatedNumberScheduled"]),
                 number(&status["numberAvailable"]),
-            ),
-            BuiltIn::Deployment | BuiltIn::StatefulSet => (
+            )
+        } else {
+            (
                 spec["replicas"].as_i64().unwrap_or(1),
                 number(&status["updatedReplicas"]),
                 number(&status["availableReplicas"]),
-            ),
+            )
         };
-        let old = match kind {
-            BuiltIn::Deployment => number(&status["replicas"]) - updated,
-            _ => 0,
+        let old = match kind == WorkloadKind::DEPLOYMENT {
+            true => number(&status["replicas"]) - updated,
+            false => 0,
         };
         let partition = number(&spec["updateStrategy"]["rollingUpdate"]["partition"]);
         let is_to_be_updated = wanted - partition.clamp(0, wanted);
@@ -156,7 +158,7 @@ fn have_newest(updated: i64, wanted: i64) -> String {
 mod tests {
     use super::*;
     use crate::operators::read;
-    use pod_reloader_core::kind::{CustomResource, WorkloadKind};
+    use pod_reloader_core::kind::CustomResource;
     use pod_reloader_core::name::Name;
     use pod_reloader_core::scope::Scope;
     use serde::Deserialize;

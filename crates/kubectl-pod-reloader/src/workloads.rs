@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(crate) use self::hash_writer::HashWriter;
-pub(crate) use self::kinds::{BuiltIn, built_in, kind};
+pub(crate) use self::kinds::{is_called, kind};
 pub(crate) use self::namespaces::Namespaces;
 pub(crate) use self::reply::Reply;
 use crate::args::Target;
@@ -85,12 +85,12 @@ impl Seen<'_> {
 
     /// Returns the number of pods that the workload asks for, if it says so.
     pub(crate) fn pods(&self) -> Option<i64> {
-        let replicas = &self.object["spec"]["replicas"];
-        match built_in(self.workload.id.kind) {
-            Some(BuiltIn::DaemonSet) => self.object["status"]["desiredNumberScheduled"].as_i64(),
-            Some(_) => Some(replicas.as_i64().unwrap_or(1)),
-            None => replicas.as_i64(),
+        let kind = self.workload.id.kind;
+        if kind == WorkloadKind::DAEMON_SET {
+            return self.object["status"]["desiredNumberScheduled"].as_i64();
         }
+        let replicas = self.object["spec"]["replicas"].as_i64();
+        replicas.or(kind.is_built_in().then_some(1))
     }
 
     /// Returns the ways in which its pods use config objects, tracked or not.

@@ -4,28 +4,31 @@ use pod_reloader_core::kind::WorkloadKind;
 
 /// Returns the kind that the user means.
 pub(crate) fn kind(kinds: &[WorkloadKind], typed: &str) -> Option<WorkloadKind> {
-    let (name, group) = match typed.split_once('.') {
+    let is_meant = |kind: &&WorkloadKind| {
+        let shape = kind.shape();
+        let singular = shape.kind.to_ascii_lowercase();
+        let short = short_name(**kind).unwrap_or(shape.plural);
+        is_called(typed, &[shape.plural, &singular, short], shape.group)
+    };
+    kinds.iter().find(is_meant).copied()
+}
+
+/// Returns true if the user means a kind with these names, of this group: with or without the group.
+pub(crate) fn is_called(typed: &str, names: &[&str], group: &str) -> bool {
+    let (name, of_group) = match typed.split_once('.') {
         Some((name, group)) => (name, Some(group)),
         None => (typed, None),
     };
-    let is_meant = |kind: &&WorkloadKind| {
-        let short = match built_in(**kind) {
-            Some(BuiltIn::Deployment) => Some("deploy"),
-            Some(BuiltIn::StatefulSet) => Some("sts"),
-            Some(BuiltIn::DaemonSet) => Some("ds"),
-            None => short_name(**kind),
-        };
-        let shape = kind.shape();
-        (short == Some(name) || name == shape.plural || name == shape.kind.to_ascii_lowercase())
-            && group.is_none_or(|group| group == shape.group)
-    };
-    kinds.iter().find(is_meant).copied()
+    names.contains(&name) && of_group.is_none_or(|it| it == group)
 }
 
 /// Returns the short name that the authors of a kind have given it.
 fn short_name(kind: WorkloadKind) -> Option<&'static str> {
     let shape = kind.shape();
     Some(match (shape.group, shape.plural) {
+        ("apps", "daemonsets") => "ds",
+        ("apps", "deployments") => "deploy",
+        ("apps", "statefulsets") => "sts",
         ("apps.kruise.io", "clonesets") => "clone",
         ("apps.kruise.io", "daemonsets") => "ads",
         ("apps.kruise.io", "statefulsets") => "asts",
@@ -35,25 +38,6 @@ fn short_name(kind: WorkloadKind) -> Option<&'static str> {
         ("serving.knative.dev", "services") => "ksvc",
         _ => return None,
     })
-}
-
-/// The kinds that exist in every cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BuiltIn {
-    Deployment,
-    StatefulSet,
-    DaemonSet,
-}
-
-/// Returns the built-in kind that `kind` is, if it is one.
-pub(crate) fn built_in(kind: WorkloadKind) -> Option<BuiltIn> {
-    let all = [
-        BuiltIn::Deployment,
-        BuiltIn::StatefulSet,
-        BuiltIn::DaemonSet,
-    ];
-    let at = WorkloadKind::BUILT_IN.iter().position(|it| *it == kind)?;
-    Some(all[at])
 }
 
 #[cfg(test)]
