@@ -1,6 +1,7 @@
 //! Completes commands for kubectl, which runs `kubectl_complete-pod_reloader`, which calls us.
 
-use clap::{Arg, CommandFactory, ValueEnum};
+use clap::{Arg, CommandFactory, ValueEnum, ValueHint};
+use clap_complete::Shell;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
@@ -14,8 +15,6 @@ use crate::workloads::{self, Seen};
 const NO_FILES: &str = ":4";
 /// Tells the shell to offer files, too.
 const FILES: &str = ":0";
-/// The flags whose value is a file or a folder.
-const WITH_PATH: [&str; 5] = ["-f", "--filename", "-k", "--kustomize", "--kubeconfig"];
 
 /// Returns the candidates for the last of `words`, one a line, and the directive for the shell.
 pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> String {
@@ -23,12 +22,13 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         Some((last, before)) => (last.as_str(), before),
         None => ("", &[][..]),
     };
+    let with_value = with_value();
     let mut plain = Vec::new();
     let mut flag = None;
     for word in before {
         match flag.take() {
             Some(_) => {}
-            None if WITH_VALUE.contains(&word.as_str()) => flag = Some(word.as_str()),
+            None if with_value.contains(word) => flag = Some(word.as_str()),
             None if word.starts_with('-') => {}
             None => plain.push(word.as_str()),
         }
@@ -37,7 +37,8 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         Some((flag, value)) => (Some(flag), value),
         None => (flag, last),
     };
-    let directive = match flag.is_some_and(|flag| WITH_PATH.contains(&flag)) {
+    let with_path = all_flags(|flag| flag.get_value_hint() == ValueHint::AnyPath);
+    let directive = match flag.is_some_and(|flag| with_path.iter().any(|it| it == flag)) {
         true => FILES,
         false => NO_FILES,
     };
@@ -45,9 +46,7 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         (Some(flag), plain, cluster) => values(flag, command(plain, before), cluster).await,
         (None, plain, _) if last.starts_with('-') => flags(plain.first().copied()),
         (None, [], _) => commands(),
-        (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
-            .map(str::to_owned)
-            .to_vec(),
+        (None, ["completion"], _) => names::<Shell>(),
         (
             None,
             [
@@ -150,11 +149,12 @@ async fn config_objects(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
 
 /// Takes the connection from the flags among `words`.
 pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connection {
+    let with_value = with_value();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let (flag, value) = match word.split_once('=') {
             Some((flag, value)) => (flag, Some(value.to_owned())),
-            None if WITH_VALUE.contains(&word.as_str()) => (word.as_str(), words.next().cloned()),
+            None if with_value.contains(word) => (word.as_str(), words.next().cloned()),
             None => continue,
         };
         match flag {
@@ -175,38 +175,6 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
     connection
 }
 
-/// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 28] = [
-    "-n",
-    "--namespace",
-    "--context",
-    "--cluster",
-    "--user",
-    "-s",
-    "--server",
-    "--request-timeout",
-    "--kubeconfig",
-    "--as",
-    "--as-uid",
-    "--as-group",
-    "--operator-namespace",
-    "-o",
-    "--output",
-    "--key",
-    "--content",
-    "--timeout",
-    "--to-revision",
-    "--ask",
-    "-f",
-    "--filename",
-    "-k",
-    "--kustomize",
-    "--field-manager",
-    "-l",
-    "--selector",
-    "--dry-run",
-];
-
 /// Returns the candidates for the value of a flag.
 async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) -> Vec<String> {
     match (flag, cluster) {
@@ -217,16 +185,19 @@ async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) ->
             let begun = |name: String| name.trim_end_matches("TEMPLATE").to_owned();
             names.map(begun).collect()
         }
-        ("--dry-run", _) => {
-            let strategies = DryRunStrategy::value_variants().iter();
-            let strategies = strategies.filter_map(ValueEnum::to_possible_value);
-            strategies.map(|it| it.get_name().to_owned()).collect()
-        }
+        ("--dry-run", _) => names::<DryRunStrategy>(),
         ("-n" | "--namespace" | "--operator-namespace", Some(cluster)) => {
             cluster.namespaces().await.unwrap_or_default()
         }
         _ => Vec::new(),
     }
+}
+
+/// Returns all values of a flag or an argument.
+fn names<T: ValueEnum>() -> Vec<String> {
+    let values = T::value_variants().iter();
+    let values = values.filter_map(ValueEnum::to_possible_value);
+    values.map(|it| it.get_name().to_owned()).collect()
 }
 
 fn commands() -> Vec<String> {
@@ -240,12 +211,27 @@ fn flags(command: Option<&str>) -> Vec<String> {
     let of_command = command.and_then(|name| cli.find_subcommand(name));
     let of_command = of_command.into_iter().flat_map(|it| it.get_arguments());
     let all = cli.get_arguments().chain(of_command);
-    let forms = |flag: &Arg| {
-        let short = flag.get_short().map(|it| format!("-{it}"));
-        let long = flag.get_long().map(|it| format!("--{it}"));
-        [long, short]
-    };
-    all.flat_map(forms).flatten().collect()
+    all.flat_map(forms).collect()
+}
+
+/// Returns the flags of all commands that take their value as a separate word.
+fn with_value() -> Vec<String> {
+    all_flags(|flag| flag.get_action().takes_values())
+}
+
+/// Returns those flags of all commands that are wanted.
+fn all_flags(is_wanted: impl Fn(&Arg) -> bool) -> Vec<String> {
+    let cli = Cli::command();
+    let of_commands = cli.get_subcommands().flat_map(|it| it.get_arguments());
+    let all = cli.get_arguments().chain(of_commands);
+    all.filter(|it| is_wanted(it)).flat_map(forms).collect()
+}
+
+/// Returns the forms of a flag: `--namespace` and `-n`.
+fn forms(flag: &Arg) -> impl Iterator<Item = String> {
+    let short = flag.get_short().map(|it| format!("-{it}"));
+    let long = flag.get_long().map(|it| format!("--{it}"));
+    long.into_iter().chain(short)
 }
 
 #[cfg(test)]
