@@ -28,7 +28,7 @@ use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
 use crate::events::{self, Event};
 use crate::objects;
-use crate::operators::{Operator, Operators};
+use crate::operators::{Installed, Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::times::when;
@@ -95,11 +95,11 @@ pub(crate) struct Explanation {
 
 #[derive(Clone, Debug, Serialize)]
 struct OperatorSummary {
-    namespace: String,
-    name: String,
-    version: String,
-    reconcile: String,
+    #[serde(flatten)]
+    operator: Installed,
+    reconcile: &'static str,
 }
+
 /// Explains a workload.
 pub(crate) async fn explain(
     cluster: &Cluster,
@@ -269,27 +269,19 @@ fn hash_in_manifest(seen: &Seen<'_>) -> Option<String> {
 impl OperatorSummary {
     fn of(operator: &Operator) -> Self {
         Self {
-            namespace: operator.namespace.to_string(),
-            name: operator.name.clone(),
-            version: operator.version.clone(),
+            operator: operator.installed.clone(),
             reconcile: match operator.args.reconcile {
                 Reconcile::Restart => "restart",
                 Reconcile::Observe => "observe",
                 Reconcile::Nothing => "none",
-            }
-            .to_owned(),
+            },
         }
     }
 
     fn words(&self) -> String {
-        let Self {
-            namespace,
-            name,
-            version,
-            reconcile,
-        } = self;
-        let words = format!("pod-reloader {version} (deployment {name} in namespace {namespace})");
-        match &**reconcile {
+        let operator = &self.operator;
+        let words = format!("pod-reloader {} ({operator})", operator.version);
+        match self.reconcile {
             "restart" => words,
             other => format!("{words}, --reconcile={other}"),
         }

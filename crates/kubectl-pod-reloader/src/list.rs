@@ -214,9 +214,10 @@ fn row(seen: Seen<'_>, reports: Option<&Reports>) -> (Item, Facts) {
         is_restart_reported: restarted.is_some(),
         content: hash.map(gate::digits),
         rollout: facts.rollout.text().to_owned(),
-        operator: seen
-            .operator
-            .map(|operator| format!("{}/{}", operator.namespace, operator.name)),
+        operator: seen.operator.map(|operator| {
+            let installed = &operator.installed;
+            format!("{}/{}", installed.namespace, installed.name)
+        }),
         resource: resource(id.kind),
         plural: id.kind.shape().plural,
         api_version: seen.api_version,

@@ -15,7 +15,7 @@ use pod_reloader_core::workload::Workload;
 use serde_json::value::RawValue;
 
 pub(crate) use self::namespace::{Namespace, namespace};
-pub(crate) use self::operator::{Operator, Unread};
+pub(crate) use self::operator::{Installed, Operator, Unread};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::print::Verdict;
 
@@ -353,7 +353,7 @@ mod tests {
         let Some(Err(unread)) = Operator::of(deployment(&args)) else {
             panic!("it was read");
         };
-        assert_eq!(unread.version, "9.0.0");
+        assert_eq!(unread.installed.version, "9.0.0");
         assert!(unread.to_string().contains("deployment reloader"));
         assert!(Operator::of(deployment(&["--other"])).is_none());
     }

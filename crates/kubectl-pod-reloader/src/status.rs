@@ -23,7 +23,7 @@ use self::writer::writer;
 use crate::bindings::Binding;
 use crate::cluster::{Cluster, Unseen};
 use crate::events;
-use crate::operators::{Operator, Operators, Unread};
+use crate::operators::{Installed, Operator, Operators, Unread};
 use crate::print::{Answer, Text, Verdict, by};
 use crate::syncs::Sync;
 use crate::workloads::list;
@@ -47,9 +47,8 @@ pub(crate) struct Status {
 
 #[derive(Debug, Serialize)]
 struct OperatorStatus {
-    namespace: String,
-    name: String,
-    version: String,
+    #[serde(flatten)]
+    operator: Installed,
     checks: Vec<Check>,
 }
 
@@ -139,8 +138,8 @@ async fn of_read(
     let ((leader, alive), writer, (webhook, report), policy) = tokio::join!(
         leader(cluster, operator),
         writer(cluster, operator),
-        webhook(cluster, &operator.name, answer),
-        policy(cluster, &operator.name)
+        webhook(cluster, &operator.installed.name, answer),
+        policy(cluster, &operator.installed.name)
     );
     let alive = match report {
         Some(_) => Alive::Yes,
@@ -158,9 +157,7 @@ async fn of_read(
     checks.extend(workloads::unanswered(cluster, &managed).await);
     checks.push(workloads::warned(warnings, &managed, &told));
     OperatorStatus {
-        namespace: operator.namespace.to_string(),
-        name: operator.name.clone(),
-        version: operator.version.clone(),
+        operator: operator.installed.clone(),
         checks,
     }
 }
@@ -189,16 +186,15 @@ async fn of_unread(
         Check::new("Settings", Verdict::Unknown, settings),
         replicas(&operator.deployment, Alive::Unknown),
     ];
+    let name = &operator.installed.name;
     let answer = by_hashes(cluster, &managed);
-    let (webhook, report) = webhook(cluster, &operator.name, answer).await;
+    let (webhook, report) = webhook(cluster, name, answer).await;
     checks.extend(webhook);
     checks.extend(report.map(|report| certificate(&report)));
-    checks.push(policy(cluster, &operator.name).await);
+    checks.push(policy(cluster, name).await);
     checks.push(workloads::warned(warnings, &managed, &Replies::new()));
     OperatorStatus {
-        namespace: operator.namespace.to_string(),
-        name: operator.name.clone(),
-        version: operator.version.clone(),
+        operator: operator.installed.clone(),
         checks,
     }
 }
@@ -236,16 +232,9 @@ impl Answer for Status {
                 false => "No pod-reloader was found where you may look.",
             });
         }
-        for OperatorStatus {
-            namespace,
-            name,
-            version,
-            checks,
-        } in operators
-        {
-            text.heading(format!(
-                "pod-reloader {version}: deployment {name} in namespace {namespace}"
-            ));
+        for OperatorStatus { operator, checks } in operators {
+            let version = &operator.version;
+            text.heading(format!("pod-reloader {version}: {operator}"));
             let row = |check: &Check| (check.verdict, check.name, check.lines.clone());
             signed(&mut text, &Vec::from_iter(checks.iter().map(row)));
         }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::operators::{NONE_FOUND, Operators};
+use crate::operators::{Installed, NONE_FOUND, Operators};
 use crate::print::{self, Answer, Text, Verdict};
 
 /// The version of the plugin.
@@ -15,14 +15,7 @@ pub(crate) struct Versions {
     client_version: &'static str,
     /// `None` if they are not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
-    operators: Option<Vec<OperatorVersion>>,
-}
-
-#[derive(Debug, Serialize)]
-struct OperatorVersion {
-    namespace: String,
-    name: String,
-    version: String,
+    operators: Option<Vec<Installed>>,
 }
 
 /// Returns the version of the plugin alone.
@@ -36,17 +29,9 @@ pub(crate) fn client() -> (Versions, Verdict) {
 
 /// Returns the versions of the plugin and of all operators. Warns on standard error if they differ too much.
 pub(crate) fn versions(operators: &Operators) -> (Versions, Verdict) {
-    let read = operators.all.iter().map(|operator| OperatorVersion {
-        namespace: operator.namespace.to_string(),
-        name: operator.name.clone(),
-        version: operator.version.clone(),
-    });
-    let unread = operators.unread.iter().map(|operator| OperatorVersion {
-        namespace: operator.namespace.to_string(),
-        name: operator.name.clone(),
-        version: operator.version.clone(),
-    });
-    let found: Vec<_> = read.chain(unread).collect();
+    let read = operators.all.iter().map(|it| &it.installed);
+    let unread = operators.unread.iter().map(|it| &it.installed);
+    let found: Vec<_> = read.chain(unread).cloned().collect();
     // Settings that cannot be read do not matter here.
     let verdict = if found.is_empty() {
         for error in &operators.unseen {
@@ -72,15 +57,11 @@ pub(crate) fn versions(operators: &Operators) -> (Versions, Verdict) {
 }
 
 /// Returns a warning if the operator is of another minor version than the plugin. `None` if a version is not known.
-fn skew(client: &str, operator: &OperatorVersion) -> Option<String> {
-    let OperatorVersion {
-        namespace,
-        name,
-        version,
-    } = operator;
+fn skew(client: &str, operator: &Installed) -> Option<String> {
+    let version = &operator.version;
     (minor(client)? != minor(version)?).then(|| {
         format!(
-            "warning: the plugin has version {client} and the operator has version {version} (deployment {name} in namespace {namespace}); use a plugin of the operator's version"
+            "warning: the plugin has version {client} and the operator has version {version} ({operator}); use a plugin of the operator's version"
         )
     })
 }
@@ -99,14 +80,8 @@ impl Answer for Versions {
         let mut text = Text::default();
         text.line([format!("Client Version: {}", self.client_version).into()]);
         for operator in self.operators.iter().flatten() {
-            let OperatorVersion {
-                namespace,
-                name,
-                version,
-            } = operator;
-            let line =
-                format!("Operator Version: {version} (deployment {name} in namespace {namespace})");
-            text.line([line.into()]);
+            let version = &operator.version;
+            text.line([format!("Operator Version: {version} ({operator})").into()]);
         }
         text
     }
@@ -150,7 +125,7 @@ Operator Version: 9.0.0 (deployment reloader in namespace ops)
 
     #[test]
     fn another_minor_version_is_warned_about() {
-        let of = |version: &str| OperatorVersion {
+        let of = |version: &str| Installed {
             namespace: "ops".to_owned(),
             name: "reloader".to_owned(),
             version: version.to_owned(),

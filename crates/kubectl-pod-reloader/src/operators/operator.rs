@@ -5,16 +5,28 @@ use std::fmt;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_settings::Args;
+use serde::Serialize;
 use serde_json::Value;
+
+/// The Deployment of an operator, as answers name it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Installed {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// The version of the operator, according to the labels.
+    pub(crate) version: String,
+}
+
+impl fmt::Display for Installed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "deployment {} in namespace {}", self.name, self.namespace)
+    }
+}
 
 /// An operator, as described by its Deployment.
 pub(crate) struct Operator {
-    /// Its namespace.
-    pub(crate) namespace: Name,
-    /// The name of its Deployment.
-    pub(crate) name: String,
-    /// Its version, according to its labels.
-    pub(crate) version: String,
+    /// Its name and its version.
+    pub(crate) installed: Installed,
     /// Its settings.
     pub(crate) args: Args,
     /// The workloads that it manages.
@@ -25,12 +37,8 @@ pub(crate) struct Operator {
 
 /// An operator whose settings belong to another version than this plugin.
 pub(crate) struct Unread {
-    /// Its namespace.
-    pub(crate) namespace: Name,
-    /// The name of its Deployment.
-    pub(crate) name: String,
-    /// Its version, according to its labels.
-    pub(crate) version: String,
+    /// Its name and its version.
+    pub(crate) installed: Installed,
     /// The Deployment.
     pub(crate) deployment: Value,
 }
@@ -40,9 +48,13 @@ impl Operator {
     /// Deployment is not an operator's.
     pub(crate) fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
         let metadata = &deployment["metadata"];
-        let name = metadata["name"].as_str()?.to_owned();
         let namespace = Name::parse(metadata["namespace"].as_str()?).ok()?;
-        let labels = &metadata["labels"];
+        let version = metadata["labels"]["app.kubernetes.io/version"].as_str();
+        let installed = Installed {
+            namespace: namespace.to_string(),
+            name: metadata["name"].as_str()?.to_owned(),
+            version: version.unwrap_or("unknown").to_owned(),
+        };
         let containers = deployment["spec"]["template"]["spec"]["containers"].as_array()?;
         let arguments = |container: &'_ Value| -> Vec<String> {
             let arguments = container["args"].as_array().into_iter().flatten();
@@ -60,29 +72,22 @@ impl Operator {
         let mut variables = container["env"].as_array().into_iter().flatten();
         let is_unread =
             variables.any(|it| from_elsewhere(&it)) || container.get("envFrom").is_some();
-        let unread = is_unread.then(|| {
-            format!("settings of deployment {name} in namespace {namespace} that come from other objects by variables")
-        });
+        let unread = format!("settings of {installed} that come from other objects by variables");
+        let unread = is_unread.then_some(unread);
         let variable = |name: &str| {
             let mut variables = container["env"].as_array()?.iter();
             let variable = variables.find(|it| it["name"] == name)?;
             variable["value"].as_str().map(ToOwned::to_owned)
         };
-        let version = labels["app.kubernetes.io/version"].as_str();
-        let version = version.unwrap_or("unknown").to_owned();
         let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
             return Some(Err(Unread {
-                namespace,
-                name,
-                version,
+                installed,
                 deployment,
             }));
         };
         let operator = Self {
-            scope: args.scope(namespace.clone()),
-            version,
-            namespace,
-            name,
+            scope: args.scope(namespace),
+            installed,
             args,
             deployment,
         };
@@ -92,13 +97,11 @@ impl Operator {
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            namespace, name, ..
-        } = self;
+        let installed = &self.installed;
         let version = env!("CARGO_PKG_VERSION");
         write!(
             f,
-            "the settings of deployment {name} in namespace {namespace}: they are of another version than this plugin ({version}); defaults are assumed"
+            "the settings of {installed}: they are of another version than this plugin ({version}); defaults are assumed"
         )
     }
 }

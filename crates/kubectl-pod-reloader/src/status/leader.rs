@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pod_reloader_core::name::Name;
 use pod_reloader_settings::Reconcile;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -42,11 +43,9 @@ pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> (Check, Al
         let text = "no election: every replica reconciles";
         return (Check::new("Leader", Verdict::Good, text), Alive::Unknown);
     }
-    let namespace = args
-        .leader_election_namespace
-        .as_ref()
-        .unwrap_or(&operator.namespace);
-    let place = Place::new("coordination.k8s.io/v1", "leases", Some(namespace.as_str()));
+    let namespace = args.leader_election_namespace.as_ref();
+    let namespace = namespace.map_or(&*operator.installed.namespace, Name::as_str);
+    let place = Place::new("coordination.k8s.io/v1", "leases", Some(namespace));
     let name = args.leader_election_lease.as_str();
     let look = async || cluster.get(place, name).await.map(|it| Lease::of(&it));
     let mut first = None;

@@ -21,7 +21,7 @@ pub(super) async fn writer(cluster: &Cluster, operator: &Operator) -> Option<Che
     if !leaves_writing(&operator.args) {
         return None;
     }
-    let namespace = operator.namespace.as_str();
+    let namespace = operator.installed.namespace.as_str();
     let place = Place::new("apps/v1", "deployments", Some(namespace));
     let found: Vec<Value> = match cluster.list(place, OF_A_WRITER).await {
         Ok(found) => found,
