@@ -10,7 +10,7 @@ mod trial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -25,13 +25,14 @@ use tokio::sync::OnceCell;
 
 pub(crate) use self::annotations::{Rewrite, Writes, annotate, annotation};
 pub(crate) use self::connection::NoCluster;
-pub(crate) use self::dry_run::DryRun;
+pub(crate) use self::dry_run::query_status;
 use self::dry_run::warnings;
 pub(crate) use self::place::{Place, encoded};
 pub(crate) use self::trial::{Trial, Untried};
 use crate::args::Target;
 
 const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// A cluster, as seen by one user.
 pub(crate) struct Cluster {
@@ -234,6 +235,22 @@ impl Cluster {
             Unseen::Unreachable(what.to_owned(), message)
         })?
     }
+}
+
+/// Returns a request to write to a path. Names the type of the body, and the one that the answer is to have.
+fn write(
+    method: Method,
+    path: String,
+    [content_type, accept]: [&str; 2],
+    body: String,
+) -> Request<Vec<u8>> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::CONTENT_TYPE, content_type)
+        .header(header::ACCEPT, accept)
+        .body(body.into_bytes())
+        .expect("names are safe in a path")
 }
 
 /// Tells a lack of rights from a 403 of an admission, which has its author's own words.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, Request, header};
+use http::Method;
 use pod_reloader_core::annotations::PLUGIN;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Cluster, JSON, Place, Unseen, unreadable, warnings};
+use super::{Cluster, JSON, MERGE_PATCH, Place, Unseen, unreadable, warnings, write};
 
 /// What becomes of the annotations that a user writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,16 +88,10 @@ pub(crate) async fn annotate(
     value: Option<&str>,
 ) -> Result<(), Unseen> {
     let what = format!("{} ({name})", place.words("patch"));
+    let path = format!("{}?{}", place.path_of(name), cluster.writes.query());
     let patch: Value = json!({"metadata": {"annotations": {key: value}}});
-    let path = place.path_of(name);
-    let query = cluster.writes.query();
-    let request = Request::builder()
-        .method(Method::PATCH)
-        .uri(format!("{path}?{query}"))
-        .header(header::CONTENT_TYPE, "application/merge-patch+json")
-        .header(header::ACCEPT, METADATA)
-        .body(patch.to_string().into_bytes())
-        .expect("names are safe in a path");
+    let types = [MERGE_PATCH, METADATA];
+    let request = write(Method::PATCH, path, types, patch.to_string());
     cluster.call(request, &what).await?;
     Ok(())
 }
@@ -111,15 +105,9 @@ impl Rewrite<'_> {
         name: &str,
     ) -> Result<(Value, Vec<String>), Unseen> {
         let what = format!("{} ({name})", place.words("patch"));
-        let path = place.path_of(name);
-        let query = cluster.writes.query();
-        let request = Request::builder()
-            .method(Method::PATCH)
-            .uri(format!("{path}?{query}"))
-            .header(header::CONTENT_TYPE, "application/json-patch+json")
-            .header(header::ACCEPT, JSON)
-            .body(self.patch().to_string().into_bytes())
-            .expect("names are safe in a path");
+        let path = format!("{}?{}", place.path_of(name), cluster.writes.query());
+        let types = ["application/json-patch+json", JSON];
+        let request = write(Method::PATCH, path, types, self.patch().to_string());
         let (response, body) = cluster.call(request, &what).await?;
         let object = serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
         Ok((object, warnings(&response)))

@@ -1,45 +1,29 @@
 //! Tries out a write, and collects the warnings that it gets.
 
-use http::{Method, Request, Response, header};
+use http::{Method, Response, header};
+use pod_reloader_core::annotations::STATUS_QUERY;
 
-use super::{Cluster, Place, Unseen};
+use super::{Cluster, JSON, MERGE_PATCH, Place, Unseen, write};
 
-/// The response to a dry run.
-pub(crate) struct DryRun {
-    /// The warnings of the response.
-    pub(crate) warnings: Vec<String>,
-}
-
-impl DryRun {
-    /// Sends a dry run to `cluster`: an empty patch of an object, or its creation if `body` is given.
-    ///
-    /// Every admission sees it, under the field manager `manager`. Nothing is stored.
-    pub(crate) async fn send(
-        cluster: &Cluster,
-        place: Place<'_>,
-        name: &str,
-        manager: &str,
-        body: Option<String>,
-    ) -> Result<Self, Unseen> {
-        let (method, verb, path, content_type) = match &body {
-            None => {
-                let path = place.path_of(name);
-                (Method::PATCH, "patch", path, "application/merge-patch+json")
-            }
-            Some(_) => (Method::POST, "create", place.path(), "application/json"),
-        };
-        let what = place.words(verb);
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{path}?dryRun=All&fieldManager={manager}"))
-            .header(header::CONTENT_TYPE, content_type)
-            .body(body.unwrap_or_else(|| "{}".to_owned()).into_bytes())
-            .expect("names are safe in a path");
-        let (response, _) = cluster.call(request, &what).await?;
-        Ok(Self {
-            warnings: warnings(&response),
-        })
-    }
+/// Sends a status query: the dry run of an empty patch of an object, or of its creation if `body` is given. Returns the
+/// warnings that come back.
+///
+/// Every admission sees it. Nothing is stored.
+pub(crate) async fn query_status(
+    cluster: &Cluster,
+    place: Place<'_>,
+    name: &str,
+    body: Option<String>,
+) -> Result<Vec<String>, Unseen> {
+    let (method, verb, path, content_type) = match &body {
+        None => (Method::PATCH, "patch", place.path_of(name), MERGE_PATCH),
+        Some(_) => (Method::POST, "create", place.path(), JSON),
+    };
+    let path = format!("{path}?dryRun=All&fieldManager={STATUS_QUERY}");
+    let body = body.unwrap_or_else(|| "{}".to_owned());
+    let request = write(method, path, [content_type, JSON], body);
+    let (response, _) = cluster.call(request, &place.words(verb)).await?;
+    Ok(warnings(&response))
 }
 
 /// Returns the warnings of a response.

@@ -1,10 +1,10 @@
 //! Tries out how an object would be stored, by dry runs under the user's own rights.
 
-use http::{Method, Request, StatusCode, header};
+use http::{Method, StatusCode};
 use kube::core::Status;
 use serde_json::Value;
 
-use super::{Cluster, JSON, Place, Unseen, encoded, is_about_rights, unreadable};
+use super::{Cluster, JSON, Place, Unseen, encoded, is_about_rights, unreadable, write};
 
 /// A write to try.
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +46,8 @@ impl Trial {
         };
         let what = format!("{} ({name})", place.words(verb));
         let (path, manager) = (place.path_of(name), encoded(manager));
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("{path}?dryRun=All&fieldManager={manager}{force}"))
-            .header(header::CONTENT_TYPE, content_type)
-            .header(header::ACCEPT, JSON)
-            .body(body.to_string().into_bytes())
-            .expect("names are safe in a path");
+        let path = format!("{path}?dryRun=All&fieldManager={manager}{force}");
+        let request = write(method, path, [content_type, JSON], body.to_string());
         let answer = cluster.exchange(request, &what).await;
         let (head, body) = answer.map_err(Untried::Unseen)?;
         if head.status().is_success() {

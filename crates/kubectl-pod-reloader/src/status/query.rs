@@ -1,6 +1,6 @@
 //! Asks the webhook of an operator something, to see that it answers.
 
-use pod_reloader_core::annotations::{CONFIG_MAPS, STATUS_QUERY};
+use pod_reloader_core::annotations::CONFIG_MAPS;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::workloads::Managed;
-use crate::cluster::{Cluster, DryRun, Place, Unseen};
+use crate::cluster::{Cluster, Place, Unseen, query_status};
 use crate::operators::{self, Namespace, Operator};
 use crate::workloads::Reply;
 
@@ -45,9 +45,9 @@ pub(super) async fn reach(
         }));
     }
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));
-    match DryRun::send(cluster, place, "", STATUS_QUERY, Some(probe)).await {
+    match query_status(cluster, place, "", Some(probe)).await {
         Err(error) => Reply::Impossible(error),
-        Ok(answer) => match (Reply::of(&answer), labels) {
+        Ok(warnings) => match (Reply::of(&warnings), labels) {
             (Reply::Unanswered, Err(error)) => Reply::Impossible(Unseen::Refused {
                 what: format!("tell whether it is called for namespace {namespace}"),
                 message: error.to_string(),
