@@ -150,9 +150,8 @@ impl Cluster {
 
     /// Returns the names of all namespaces.
     pub(crate) async fn namespaces(&self) -> Result<Vec<String>, Unseen> {
-        let all: Vec<Value> = self
-            .list_metadata(Place::new("v1", "namespaces", None), "")
-            .await?;
+        let pages = self.metadata_pages(Place::new("v1", "namespaces", None), "");
+        let all: Vec<Value> = pages.all().await?;
         let names = all.iter().filter_map(|it| it["metadata"]["name"].as_str());
         Ok(names.map(ToOwned::to_owned).collect())
     }

@@ -196,7 +196,7 @@ async fn listed_with(
         ConfigKind::Secret => format!("{NO_RELEASES}{and}"),
     };
     let place = Place::new("v1", kind.plural(), namespace.map(Name::as_str));
-    let objects: Vec<Listed> = cluster.list_metadata(place, &query).await?;
+    let objects: Vec<Listed> = cluster.metadata_pages(place, &query).all().await?;
     let listed = objects.iter().filter_map(|object| object.named(kind));
     Ok(listed.collect())
 }

@@ -59,13 +59,12 @@ impl Operators {
         let usual = Name::parse(USUAL_NAMESPACE).expect("it is a name");
         let there = namespace.map(Name::as_str);
         let place = |namespace| Place::new("apps/v1", "deployments", namespace);
-        let mut found = cluster.list(place(there), OF_AN_OPERATOR).await;
+        let mut found = cluster.pages(place(there), OF_AN_OPERATOR).all().await;
         let is_complete = found.is_ok() && there.is_none();
         let is_forbidden = found.as_ref().is_err_and(Unseen::is_forbidden);
         if is_forbidden && there.is_none() {
-            found = cluster
-                .list(place(Some(USUAL_NAMESPACE)), OF_AN_OPERATOR)
-                .await;
+            let there = place(Some(USUAL_NAMESPACE));
+            found = cluster.pages(there, OF_AN_OPERATOR).all().await;
         }
         let failure = found.as_ref().err().cloned();
         let mut unseen = Vec::new();

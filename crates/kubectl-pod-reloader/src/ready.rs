@@ -103,7 +103,7 @@ pub(crate) async fn list<T: Own>(
     };
     let api_version = format!("{GROUP}/{version}");
     let place = Place::new(&api_version, &plural, namespace);
-    let all: Vec<Object<T::Spec, T::Status>> = cluster.list(place, "").await?;
+    let all: Vec<Object<T::Spec, T::Status>> = cluster.pages(place, "").all().await?;
     Ok(all.into_iter().map(Object::shown::<T>).collect())
 }
 

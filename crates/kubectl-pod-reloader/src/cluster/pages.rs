@@ -20,46 +20,14 @@ pub(crate) struct Pages<'a> {
 }
 
 impl Cluster {
-    /// Lists all objects of a place that match `query`, such as `labelSelector=a%3Db`.
-    pub(crate) async fn list<T: DeserializeOwned>(
-        &self,
-        place: Place<'_>,
-        query: &str,
-    ) -> Result<Vec<T>, Unseen> {
-        self.list_as(place, query, JSON).await
-    }
-
-    /// Lists the metadata of all objects of a place, however large the objects are.
-    pub(crate) async fn list_metadata<T: DeserializeOwned>(
-        &self,
-        place: Place<'_>,
-        query: &str,
-    ) -> Result<Vec<T>, Unseen> {
-        self.list_as(place, query, METADATA).await
-    }
-
-    /// Lists as [`Cluster::list_metadata`] does, one page at a time.
-    pub(crate) fn metadata_pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
-        self.pages_as(place, query, METADATA)
-    }
-
-    /// Lists as [`Cluster::list`] does, one page at a time.
+    /// Lists the objects of a place that match `query`, such as `labelSelector=a%3Db`.
     pub(crate) fn pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
         self.pages_as(place, query, JSON)
     }
 
-    async fn list_as<T: DeserializeOwned>(
-        &self,
-        place: Place<'_>,
-        query: &str,
-        accept: &'static str,
-    ) -> Result<Vec<T>, Unseen> {
-        let mut all = Vec::new();
-        let mut pages = self.pages_as(place, query, accept);
-        while let Some(page) = pages.next().await? {
-            all.extend(page);
-        }
-        Ok(all)
+    /// Lists the metadata of the objects, however large they are.
+    pub(crate) fn metadata_pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
+        self.pages_as(place, query, METADATA)
     }
 
     fn pages_as<'a>(&'a self, place: Place<'a>, query: &'a str, accept: &'static str) -> Pages<'a> {
@@ -74,6 +42,15 @@ impl Cluster {
 }
 
 impl Pages<'_> {
+    /// Returns the objects of all pages.
+    pub(crate) async fn all<T: DeserializeOwned>(mut self) -> Result<Vec<T>, Unseen> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next::<T>().await? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
     /// Returns the next objects, or `None` if there are no more.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Unseen> {
         /// A page. The apiserver writes `null` for an empty list, for example of metadata.

@@ -23,7 +23,7 @@ pub(super) async fn writer(cluster: &Cluster, operator: &Operator) -> Option<Che
     }
     let namespace = operator.installed.namespace.as_str();
     let place = Place::new("apps/v1", "deployments", Some(namespace));
-    let found: Vec<Value> = match cluster.list(place, OF_A_WRITER).await {
+    let found: Vec<Value> = match cluster.pages(place, OF_A_WRITER).all().await {
         Ok(found) => found,
         Err(error) => return Some(Check::unseen(NAME, &error)),
     };
