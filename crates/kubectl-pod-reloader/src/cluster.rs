@@ -27,6 +27,7 @@ pub(crate) use self::annotations::{Rewrite, Writes, annotate, annotation};
 pub(crate) use self::connection::NoCluster;
 pub(crate) use self::dry_run::query_status;
 use self::dry_run::warnings;
+pub(crate) use self::pages::with_labels;
 pub(crate) use self::place::{Place, encoded};
 pub(crate) use self::trial::{Trial, Untried};
 use crate::args::Target;
@@ -305,7 +306,7 @@ mod tests {
             [first, ..] => Err(Unseen::Absent(first.clone())),
         }];
         for kind in ConfigKind::ALL {
-            let names = objects::names(&cluster, kind, Some(&shop)).await;
+            let names = objects::names(&cluster, kind, Some(&shop), None).await;
             listed.push(names.map(|it| it.len()));
         }
         for seen in [None, Some(&web)] {
@@ -316,8 +317,8 @@ mod tests {
         listed.push(since.map(|it| usize::from(it.is_some())));
         let elsewhere = Name::parse("elsewhere").unwrap();
         for namespace in [None, Some(&elsewhere)] {
-            let (all, unseen) = workloads::list(&cluster, &operators, namespace, Some).await;
-            listed.push(match unseen.into_iter().next() {
+            let (all, unseen) = workloads::list(&cluster, &operators, namespace, None, Some).await;
+            listed.push(match unseen.words.into_iter().next() {
                 None => Ok(all.len()),
                 Some(unseen) => Err(Unseen::Absent(unseen)),
             });

@@ -128,7 +128,7 @@ async fn workloads(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
         is_meant.then(|| typed.completed(&usual, &id.name))
     };
     let namespace = Some(&cluster.namespace);
-    let (candidates, _) = workloads::list(cluster, &operators, namespace, candidate).await;
+    let (candidates, _) = workloads::list(cluster, &operators, namespace, None, candidate).await;
     candidates
 }
 
@@ -138,7 +138,7 @@ async fn config_objects(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
     let mut candidates = Vec::new();
     for kind in ConfigKind::ALL {
         if meant.is_none_or(|meant| meant == Some(kind)) {
-            let names = objects::names(cluster, kind, Some(&cluster.namespace)).await;
+            let names = objects::names(cluster, kind, Some(&cluster.namespace), None).await;
             let usual = kind.as_str().to_ascii_lowercase();
             let names = names.unwrap_or_default().into_iter();
             candidates.extend(names.map(|it| typed.completed(&usual, it.name.as_str())));

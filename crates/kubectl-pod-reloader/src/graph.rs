@@ -21,8 +21,9 @@ pub(crate) async fn draw(
     operators: &Operators,
     namespace: Option<&Name>,
 ) -> Result<(Graph, Vec<String>, Verdict), Unseen> {
-    let (managed, left_out, mut unseen) =
-        workloads::managed(cluster, operators, namespace, Managed::of).await;
+    let (managed, left_out, unlisted) =
+        workloads::managed(cluster, operators, namespace, None, Managed::of).await;
+    let mut unseen = unlisted.words;
     if let (Some(namespace), []) = (namespace, &*managed)
         && let Some(lacking) = cluster.lacks_namespace(namespace).await
     {
@@ -30,7 +31,7 @@ pub(crate) async fn draw(
     }
     let mut there = There::new();
     for kind in ConfigKind::ALL {
-        match objects::listed(cluster, kind, namespace).await {
+        match objects::listed(cluster, kind, namespace, None).await {
             Ok(listed) => drop(there.insert(kind, listed.into_iter().collect())),
             Err(error) => unseen.push(format!("which {} are there: {error}", kind.plural())),
         }

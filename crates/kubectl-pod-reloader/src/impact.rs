@@ -86,8 +86,8 @@ pub(crate) async fn impact(
     };
     let row = |seen: Seen<'_>| object.row(&seen);
     let namespace = Some(&cluster.namespace);
-    let (workloads, unlisted) = workloads::list(cluster, operators, namespace, row).await;
-    let errors = unlisted.iter();
+    let (workloads, unlisted) = workloads::list(cluster, operators, namespace, None, row).await;
+    let errors = unlisted.words.iter();
     unseen.extend(errors.map(|error| format!("some workloads: {error}")));
     if operators.are_none() {
         unseen.push(NONE_FOUND.to_owned());
@@ -108,7 +108,7 @@ pub(crate) async fn impact(
         workloads,
         unseen,
     };
-    let is_whole = unlisted.is_empty() && !impact.safeguards.lack_users();
+    let is_whole = unlisted.words.is_empty() && !impact.safeguards.lack_users();
     let verdict = match operators.verdict(is_whole) {
         Verdict::Good => impact.verdict(),
         other => other,

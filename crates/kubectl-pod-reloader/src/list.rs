@@ -131,8 +131,7 @@ pub(crate) async fn read(
     let (reports, lacking_events) = read_reports(cluster, query).await;
     let take = |seen: Seen<'_>| row(seen, reports.as_ref());
     let (mut rows, left_out, unlisted) =
-        workloads::managed_labelled(cluster, operators, query.namespace, query.selector, take)
-            .await;
+        workloads::managed(cluster, operators, query.namespace, query.selector, take).await;
     let mut unseen = unlisted.words;
     if let (Some(namespace), true) = (query.namespace, rows.is_empty())
         && let Some(lacking) = cluster.lacks_namespace(namespace).await

@@ -144,8 +144,7 @@ pub(crate) async fn of_cluster(
         let is_meant = meant.is_none_or(|meant| meant == seen.workload.id.kind);
         is_meant.then(|| of_seen(&seen)).flatten()
     };
-    let (rows, unlisted) =
-        workloads::list_labelled(cluster, operators, namespace, selector, take).await;
+    let (rows, unlisted) = workloads::list(cluster, operators, namespace, selector, take).await;
     if let (Some(namespace), true) = (namespace, rows.is_empty())
         && let Some(lacking) = cluster.lacks_namespace(namespace).await
     {

@@ -10,7 +10,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Deserialize;
 
-use crate::cluster::{Cluster, Place, Unseen, encoded};
+use crate::cluster::{Cluster, Place, Unseen, with_labels};
 use crate::workloads::Seen;
 
 /// Number of objects read at once.
@@ -92,7 +92,7 @@ pub(crate) async fn of_workload(
     let mut there = Vec::new();
     let mut unlisted = Vec::new();
     for kind in references.pattern_kinds() {
-        match names(cluster, kind, Some(namespace)).await {
+        match names(cluster, kind, Some(namespace), None).await {
             Ok(names) => there.extend(names),
             Err(error) => unlisted.push(format!("what regular expressions match: {error}")),
         }
@@ -152,48 +152,28 @@ pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
     missing.map(|unmet| unmet.to_string()).collect()
 }
 
-/// Returns references to the objects of a kind, in one namespace or in all.
-pub(crate) async fn names(
-    cluster: &Cluster,
-    kind: ConfigKind,
-    namespace: Option<&Name>,
-) -> Result<Vec<Reference>, Unseen> {
-    let listed = listed(cluster, kind, namespace).await?;
-    Ok(listed.into_iter().map(|(reference, _)| reference).collect())
-}
-
-/// Returns references to the objects of a kind, in one namespace or in all, and whether each is on hold.
-pub(crate) async fn listed(
-    cluster: &Cluster,
-    kind: ConfigKind,
-    namespace: Option<&Name>,
-) -> Result<Vec<(Reference, bool)>, Unseen> {
-    listed_with(cluster, kind, namespace, "").await
-}
-
 /// Returns references to the objects of a kind whose labels match `selector`, in one namespace or in all.
-pub(crate) async fn labelled(
+pub(crate) async fn names(
     cluster: &Cluster,
     kind: ConfigKind,
     namespace: Option<&Name>,
     selector: Option<&str>,
 ) -> Result<Vec<Reference>, Unseen> {
-    let query = selector.map_or_else(String::new, |selector| {
-        format!("&labelSelector={}", encoded(selector))
-    });
-    let listed = listed_with(cluster, kind, namespace, &query).await?;
+    let listed = listed(cluster, kind, namespace, selector).await?;
     Ok(listed.into_iter().map(|(reference, _)| reference).collect())
 }
 
-async fn listed_with(
+/// Returns references to such objects, as [`names`] does, and whether each is on hold.
+pub(crate) async fn listed(
     cluster: &Cluster,
     kind: ConfigKind,
     namespace: Option<&Name>,
-    and: &str,
+    selector: Option<&str>,
 ) -> Result<Vec<(Reference, bool)>, Unseen> {
+    let labels = with_labels(selector);
     let query = match kind {
-        ConfigKind::ConfigMap => and.to_owned(),
-        ConfigKind::Secret => format!("{NO_RELEASES}{and}"),
+        ConfigKind::ConfigMap => labels,
+        ConfigKind::Secret => format!("{NO_RELEASES}&{labels}"),
     };
     let place = Place::new("v1", kind.plural(), namespace.map(Name::as_str));
     let objects: Vec<Listed> = cluster.metadata_pages(place, &query).all().await?;

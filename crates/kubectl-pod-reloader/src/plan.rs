@@ -204,13 +204,15 @@ async fn cases<'a>(
                 .any(concerns);
             (is_concerned && !known.contains(id)).then_some(seen)
         };
-        let (after, errors) = workloads::list(cluster, operators, Some(namespace), take).await;
+        let (after, unlisted) =
+            workloads::list(cluster, operators, Some(namespace), None, take).await;
         cases.extend(after.into_iter().map(|seen| Case {
             now: Some(seen),
             after: None,
             changes_template: false,
         }));
-        unseen.extend(errors.into_iter().map(|it| format!("some workloads: {it}")));
+        let errors = unlisted.words.iter();
+        unseen.extend(errors.map(|it| format!("some workloads: {it}")));
     }
     (cases, unseen)
 }

@@ -9,7 +9,7 @@ use pod_reloader_core::workload::Restart;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Place, Unseen, encoded};
+use crate::cluster::{Cluster, Place, Unseen, with_labels};
 use crate::workloads::Seen;
 
 /// A revision of a workload.
@@ -77,7 +77,7 @@ pub(crate) async fn revisions(
     let labels: Vec<_> = labels
         .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
         .collect();
-    let query = format!("labelSelector={}", encoded(&labels.join(",")));
+    let query = with_labels(Some(&labels.join(",")));
     let place = |plural| Place::new("apps/v1", plural, namespace);
     let uid = &seen.workload.uid;
     let mut revisions = match kept_in {

@@ -114,7 +114,7 @@ pub(crate) async fn workloads(
         (id.kind, target)
     };
     let (managed, left_out, unlisted) =
-        workloads::managed_labelled(cluster, operators, namespace, selector, take).await;
+        workloads::managed(cluster, operators, namespace, selector, take).await;
     let managed = managed.into_iter();
     let of_kind = managed.filter(|(kind, _)| meant.is_none_or(|meant| meant == *kind));
     Ok(Selected {
@@ -130,7 +130,7 @@ async fn config_objects(
     kind: ConfigKind,
     selector: Option<&str>,
 ) -> Result<Selected, Unseen> {
-    let names = objects::labelled(cluster, kind, namespace, selector).await?;
+    let names = objects::names(cluster, kind, namespace, selector).await?;
     let targets = names.into_iter().map(|reference| Target {
         kind: kind.plural().to_owned(),
         name: reference.name.to_string(),

@@ -208,10 +208,11 @@ struct All<'a> {
 
 /// Returns the managed workloads of the cluster, or of the namespace if the cluster's cannot be listed.
 async fn every_workload<'a>(cluster: &Cluster, operators: &'a Operators) -> All<'a> {
-    let (mut managed, unlisted) = list(cluster, operators, None, Managed::of).await;
+    let (mut managed, unlisted) = list(cluster, operators, None, None, Managed::of).await;
+    let unlisted = unlisted.words;
     if managed.is_empty() && !unlisted.is_empty() {
         let own = Some(&cluster.namespace);
-        (managed, _) = list(cluster, operators, own, Managed::of).await;
+        (managed, _) = list(cluster, operators, own, None, Managed::of).await;
     }
     All { managed, unlisted }
 }

@@ -21,7 +21,7 @@ pub(crate) use self::kinds::{is_called, kind};
 pub(crate) use self::namespaces::Namespaces;
 pub(crate) use self::reply::Reply;
 use crate::args::Target;
-use crate::cluster::{Cluster, Place, Unseen, encoded};
+use crate::cluster::{Cluster, Place, Unseen, with_labels};
 use crate::operators::{ManagedBy, Namespace, Operator, Operators};
 use crate::print::count;
 
@@ -220,8 +220,8 @@ pub(crate) async fn get<'a>(
     Ok(seen)
 }
 
-/// Lists the workloads of a namespace, or of all, and maps each with `take`, in order. Also returns
-/// everything that could not be seen of them.
+/// Lists the workloads of a namespace, or of all, whose labels match `selector`, and maps each with `take`, in order.
+/// Also returns everything that could not be seen of them.
 ///
 /// Workloads for which `take` returns `None` are dropped at once, so that a large cluster does not fill the
 /// memory.
@@ -229,23 +229,10 @@ pub(crate) async fn list<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,
-    take: impl FnMut(Seen<'a>) -> Option<T>,
-) -> (Vec<T>, Vec<String>) {
-    let (taken, unlisted) = list_labelled(cluster, operators, namespace, None, take).await;
-    (taken, unlisted.words)
-}
-
-/// Lists the workloads whose labels match `selector`, as [`list`] does.
-pub(crate) async fn list_labelled<'a, T>(
-    cluster: &Cluster,
-    operators: &'a Operators,
-    namespace: Option<&Name>,
     selector: Option<&str>,
     mut take: impl FnMut(Seen<'a>) -> Option<T>,
 ) -> (Vec<T>, Unlisted) {
-    let query = selector.map_or_else(String::new, |selector| {
-        format!("labelSelector={}", encoded(selector))
-    });
+    let query = with_labels(selector);
     let mut taken = Vec::new();
     let mut unlisted = Unlisted::default();
     let mut namespaces = Namespaces::default();
@@ -300,18 +287,6 @@ pub(crate) async fn managed<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,
-    take: impl Fn(Seen<'a>) -> T,
-) -> (Vec<T>, Option<String>, Vec<String>) {
-    let (managed, left_out, unlisted) =
-        managed_labelled(cluster, operators, namespace, None, take).await;
-    (managed, left_out, unlisted.words)
-}
-
-/// Lists the managed workloads whose labels match `selector`, as [`managed`] does.
-pub(crate) async fn managed_labelled<'a, T>(
-    cluster: &Cluster,
-    operators: &'a Operators,
-    namespace: Option<&Name>,
     selector: Option<&str>,
     take: impl Fn(Seen<'a>) -> T,
 ) -> (Vec<T>, Option<String>, Unlisted) {
@@ -320,7 +295,7 @@ pub(crate) async fn managed_labelled<'a, T>(
         left_out += usize::from(seen.obstacle.is_none() && seen.doubt.is_some());
         seen.is_managed().then(|| take(seen))
     };
-    let (managed, unlisted) = list_labelled(cluster, operators, namespace, selector, take).await;
+    let (managed, unlisted) = list(cluster, operators, namespace, selector, take).await;
     let left_out = (left_out > 0).then(|| {
         let workloads = count(left_out, "workload");
         format!("left out: {workloads} not managed by the default settings, which are assumed because the operator's own cannot be seen")

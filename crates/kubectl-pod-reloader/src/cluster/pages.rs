@@ -19,6 +19,11 @@ pub(crate) struct Pages<'a> {
     token: Option<String>,
 }
 
+/// Returns the query for objects whose labels match `selector`, or for all.
+pub(crate) fn with_labels(selector: Option<&str>) -> String {
+    selector.map_or_else(String::new, |it| format!("labelSelector={}", encoded(it)))
+}
+
 impl Cluster {
     /// Lists the objects of a place that match `query`, such as `labelSelector=a%3Db`.
     pub(crate) fn pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {

@@ -215,7 +215,7 @@ impl There {
         let asked: BTreeSet<_> = asked.collect();
         let mut there = BTreeMap::new();
         for (namespace, kind) in asked.into_iter().take(LISTS) {
-            if let Ok(names) = objects::names(cluster, kind, Some(&namespace)).await {
+            if let Ok(names) = objects::names(cluster, kind, Some(&namespace), None).await {
                 there.insert((namespace, kind), names);
             }
         }
