@@ -138,14 +138,31 @@ impl Cluster {
         serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))
     }
 
-    /// Returns an error if the namespace does not exist. `None` if it does, or if that cannot be seen.
-    pub(crate) async fn lacks_namespace(&self, namespace: &Name) -> Option<Unseen> {
+    /// Checks that the namespace exists, if one is given.
+    ///
+    /// # Errors
+    /// When it does not. None if that cannot be seen.
+    pub(crate) async fn check_namespace(&self, namespace: Option<&Name>) -> Result<(), Unseen> {
+        let Some(namespace) = namespace else {
+            return Ok(());
+        };
         let namespaces = Place::new("v1", "namespaces", None);
         let found: Result<IgnoredAny, _> = self.get(namespaces, namespace.as_str()).await;
-        let is_absent = found.is_err_and(|error| error.is_absent());
-        is_absent.then(|| Unseen::NotFound {
-            resource: "namespaces".to_owned(),
-            name: namespace.to_string(),
+        match found {
+            Err(error) if error.is_absent() => Err(Unseen::NotFound {
+                resource: "namespaces".to_owned(),
+                name: namespace.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the error of an object that does not exist, or of its namespace if that does not exist either.
+    pub(crate) async fn not_found(&self, resource: String, name: &str) -> Unseen {
+        let found = self.check_namespace(Some(&self.namespace)).await;
+        found.err().unwrap_or_else(|| Unseen::NotFound {
+            resource,
+            name: name.to_owned(),
         })
     }
 

@@ -24,10 +24,8 @@ pub(crate) async fn draw(
     let (managed, left_out, unlisted) =
         workloads::managed(cluster, operators, namespace, None, Managed::of).await;
     let mut unseen = unlisted.words;
-    if let (Some(namespace), []) = (namespace, &*managed)
-        && let Some(lacking) = cluster.lacks_namespace(namespace).await
-    {
-        return Err(lacking);
+    if managed.is_empty() {
+        cluster.check_namespace(namespace).await?;
     }
     let mut there = There::new();
     for kind in ConfigKind::ALL {

@@ -75,11 +75,8 @@ async fn hold_one(
         let place = Place::new("v1", kind.plural(), Some(namespace));
         let changed = match set_hold(cluster, place, name, hold).await {
             Err(Unseen::Absent(_)) => {
-                let lacking = cluster.lacks_namespace(&cluster.namespace).await;
-                return Err(lacking.unwrap_or_else(|| Unseen::NotFound {
-                    resource: kind.plural().to_owned(),
-                    name: name.to_owned(),
-                }));
+                let resource = kind.plural().to_owned();
+                return Err(cluster.not_found(resource, name).await);
             }
             other => other?,
         };

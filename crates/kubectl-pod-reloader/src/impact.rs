@@ -134,10 +134,10 @@ async fn body(
     let place = Place::new("v1", kind.plural(), Some(namespace.as_str()));
     match cluster.get_raw(place, name.as_str()).await {
         Ok(body) => Ok(Some(Some(body))),
-        Err(Unseen::Absent(_)) => match cluster.lacks_namespace(namespace).await {
-            Some(lacking) => Err(lacking),
-            None => Ok(Some(None)),
-        },
+        Err(Unseen::Absent(_)) => {
+            cluster.check_namespace(Some(namespace)).await?;
+            Ok(Some(None))
+        }
         Err(error) => {
             unseen.push(format!("whether {kind} {name} is there: {error}"));
             Ok(None)

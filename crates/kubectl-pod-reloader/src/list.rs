@@ -133,10 +133,8 @@ pub(crate) async fn read(
     let (mut rows, left_out, unlisted) =
         workloads::managed(cluster, operators, query.namespace, query.selector, take).await;
     let mut unseen = unlisted.words;
-    if let (Some(namespace), true) = (query.namespace, rows.is_empty())
-        && let Some(lacking) = cluster.lacks_namespace(namespace).await
-    {
-        return Err(lacking);
+    if rows.is_empty() {
+        cluster.check_namespace(query.namespace).await?;
     }
     if let Some(error) = &lacking_events {
         unseen.push(format!("what workloads wait for: {error}"));

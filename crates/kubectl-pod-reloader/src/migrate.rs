@@ -145,10 +145,8 @@ pub(crate) async fn of_cluster(
         is_meant.then(|| of_seen(&seen)).flatten()
     };
     let (rows, unlisted) = workloads::list(cluster, operators, namespace, selector, take).await;
-    if let (Some(namespace), true) = (namespace, rows.is_empty())
-        && let Some(lacking) = cluster.lacks_namespace(namespace).await
-    {
-        return Err(lacking);
+    if rows.is_empty() {
+        cluster.check_namespace(namespace).await?;
     }
     for row in rows {
         migrations.add(Some(row));

@@ -93,7 +93,8 @@ impl Operators {
         if all.is_empty() && unseen.is_empty() && !is_complete {
             let there = namespace.unwrap_or(&usual);
             let none = || Unseen::Absent(format!("there is no pod-reloader in namespace {there}"));
-            let none = cluster.lacks_namespace(there).await.unwrap_or_else(none);
+            let found = cluster.check_namespace(Some(there)).await;
+            let none = found.err().unwrap_or_else(none);
             unseen.push(format!(
                 "the operator and its settings: {none}; defaults are assumed"
             ));

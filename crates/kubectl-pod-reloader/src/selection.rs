@@ -47,11 +47,8 @@ pub(crate) async fn targets(
     }
     let is_whole = selected.unlisted.is_empty();
     if selected.targets.is_empty() {
-        let lacking = match namespace {
-            Some(namespace) => cluster.lacks_namespace(namespace).await,
-            None => None,
-        };
-        return Err(lacking.unwrap_or_else(|| nothing(namespace, is_whole)));
+        cluster.check_namespace(namespace).await?;
+        return Err(nothing(namespace, is_whole));
     }
     let verdict = if is_whole {
         Verdict::Good

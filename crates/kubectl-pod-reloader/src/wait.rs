@@ -105,15 +105,13 @@ pub(crate) async fn wait(
     let (note, of_list) = match &all {
         None => (None, Verdict::Good),
         Some(all) => {
-            let lacking = match namespace {
-                Some(namespace) if all.targets.is_empty() => {
-                    cluster.lacks_namespace(namespace).await
-                }
-                _ => None,
+            let found = match &*all.targets {
+                [] => cluster.check_namespace(namespace).await,
+                _ => Ok(()),
             };
-            match lacking {
-                Some(lacking) => (Some(lacking.to_string()), Verdict::Bad),
-                None => all.judged(operators, namespace),
+            match found {
+                Err(lacking) => (Some(lacking.to_string()), Verdict::Bad),
+                Ok(()) => all.judged(operators, namespace),
             }
         }
     };

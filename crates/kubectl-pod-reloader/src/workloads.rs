@@ -200,12 +200,9 @@ pub(crate) async fn get<'a>(
     let object: Box<RawValue> = match cluster.get(place, &target.name).await {
         Ok(object) => object,
         Err(Unseen::Absent(_)) => {
-            let lacking = cluster.lacks_namespace(&cluster.namespace).await;
             let shape = kind.shape();
-            return Err(lacking.unwrap_or_else(|| Unseen::NotFound {
-                resource: format!("{}.{}", shape.plural, shape.group),
-                name: target.name.clone(),
-            }));
+            let resource = format!("{}.{}", shape.plural, shape.group);
+            return Err(cluster.not_found(resource, &target.name).await);
         }
         Err(error) => return Err(error),
     };
