@@ -84,6 +84,14 @@ pub(crate) enum Unseen {
 }
 
 impl Unseen {
+    /// Returns the error of what failed for any other reason than a lack of rights.
+    pub(crate) fn refused(what: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Refused {
+            what: what.into(),
+            message: message.into(),
+        }
+    }
+
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent(_) | Self::NotFound { .. })
     }
@@ -194,10 +202,7 @@ impl Cluster {
                 let text = format!("the cluster does not serve {plural}.{group}");
                 Err(Unseen::Absent(text))
             }
-            State::Unknown => Err(Unseen::Refused {
-                what,
-                message: "what serves it is out of reach".to_owned(),
-            }),
+            State::Unknown => Err(Unseen::refused(what, "what serves it is out of reach")),
         }
     }
 
@@ -227,10 +232,7 @@ impl Cluster {
                 message,
             },
             StatusCode::NOT_FOUND => Unseen::Absent(format!("cannot {what}: {message}")),
-            _ => Unseen::Refused {
-                what: what.to_owned(),
-                message,
-            },
+            _ => Unseen::refused(what, message),
         })
     }
 
@@ -278,10 +280,7 @@ fn is_about_rights(message: &str) -> bool {
 fn unreadable(what: &str, error: &serde_json::Error) -> Unseen {
     // The error itself is left out: it may quote a Secret.
     let message = format!("the answer is not as expected (line {})", error.line());
-    Unseen::Refused {
-        what: what.to_owned(),
-        message,
-    }
+    Unseen::refused(what, message)
 }
 
 fn unseen(what: &str, error: kube::Error) -> Unseen {

@@ -131,9 +131,9 @@ pub(crate) async fn read(
         let presence = match body {
             Ok(body) => ConfigObject::parse(&body, aspects)
                 .map(Presence::Present)
-                .map_err(|error| Unseen::Refused {
-                    what: format!("read {} {}", reference.kind, reference.name),
-                    message: error.to_string(),
+                .map_err(|error| {
+                    let what = format!("read {} {}", reference.kind, reference.name);
+                    Unseen::refused(what, error.to_string())
                 }),
             Err(error) if error.is_absent() => Ok(Presence::Absent),
             Err(error) => Err(error),

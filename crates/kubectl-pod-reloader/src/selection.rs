@@ -82,10 +82,10 @@ fn nothing(namespace: Option<&Name>, is_whole: bool) -> Unseen {
     if is_whole {
         Unseen::Absent(none)
     } else {
-        Unseen::Refused {
-            what: "find what matches".to_owned(),
-            message: format!("{none}, as far as can be seen"),
-        }
+        Unseen::refused(
+            "find what matches",
+            format!("{none}, as far as can be seen"),
+        )
     }
 }
 

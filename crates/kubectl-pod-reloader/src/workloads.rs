@@ -178,10 +178,10 @@ pub(crate) fn meant(operators: &Operators, typed: &str) -> Result<WorkloadKind, 
         let none = format!("no kind of workload is called {typed}");
         let kinds: Vec<_> = kinds.iter().map(|kind| kind.shape().plural).collect();
         match operators.are_unknown() {
-            true => Unseen::Refused {
-                what: format!("tell what {typed} is"),
-                message: format!("{none}, as far as can be seen"),
-            },
+            true => {
+                let message = format!("{none}, as far as can be seen");
+                Unseen::refused(format!("tell what {typed} is"), message)
+            }
             false => Unseen::Absent(format!("{none}: there are {}", kinds.join(", "))),
         }
     })
@@ -209,10 +209,8 @@ pub(crate) async fn get<'a>(
     let mut namespaces = Namespaces::default();
     let of_workload = namespaces.of(cluster, operators, namespace).await;
     let seen = seen(operators, kind, &api_version, &object, of_workload);
-    let mut seen = seen.ok_or_else(|| Unseen::Refused {
-        what: format!("read {kind} {}", target.name),
-        message: "it is not as expected".to_owned(),
-    })?;
+    let what = format!("read {kind} {}", target.name);
+    let mut seen = seen.ok_or_else(|| Unseen::refused(what, "it is not as expected"))?;
     seen.unseen = namespaces.unseen(operators);
     Ok(seen)
 }

@@ -60,21 +60,16 @@ impl Trial {
 }
 
 fn untried(code: StatusCode, status: &Status, what: String, place: Place<'_>) -> Untried {
+    let unseen = || Untried::Unseen(Unseen::refused(&*what, code.to_string()));
     match code {
         StatusCode::NOT_FOUND => Untried::NoPlace,
         StatusCode::FORBIDDEN if is_about_rights(&status.message) => {
             let message = status.message.clone();
             Untried::Refused(Unseen::Forbidden { what, message }.to_string())
         }
-        StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Untried::Unseen(Unseen::Refused {
-            what,
-            message: code.to_string(),
-        }),
+        StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => unseen(),
         code if code.is_client_error() => Untried::Refused(refusal(code, status, place)),
-        code => Untried::Unseen(Unseen::Refused {
-            what,
-            message: code.to_string(),
-        }),
+        _ => unseen(),
     }
 }
 

@@ -39,19 +39,17 @@ pub(super) async fn reach(
     let obstacle =
         read.and_then(|probe| operators::obstacle(&operator.scope, &probe, labels.as_ref().ok()));
     if let Some(obstacle) = obstacle {
-        return Reply::Impossible(last.unwrap_or_else(|| Unseen::Refused {
-            what: "ask".to_owned(),
-            message: format!("it manages no workload yet, and a new one would not be managed: {obstacle}; another --namespace may do"),
-        }));
+        let message = format!("it manages no workload yet, and a new one would not be managed: {obstacle}; another --namespace may do");
+        return Reply::Impossible(last.unwrap_or_else(|| Unseen::refused("ask", message)));
     }
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));
     match query_status(cluster, place, "", Some(probe)).await {
         Err(error) => Reply::Impossible(error),
         Ok(warnings) => match (Reply::of(&warnings), labels) {
-            (Reply::Unanswered, Err(error)) => Reply::Impossible(Unseen::Refused {
-                what: format!("tell whether it is called for namespace {namespace}"),
-                message: error.to_string(),
-            }),
+            (Reply::Unanswered, Err(error)) => {
+                let what = format!("tell whether it is called for namespace {namespace}");
+                Reply::Impossible(Unseen::refused(what, error.to_string()))
+            }
             (replies, _) => replies,
         },
     }
@@ -66,10 +64,8 @@ pub(super) async fn by_hashes(cluster: &Cluster, managed: &[&Managed<'_>]) -> Re
     let with_hash: Vec<_> = managed.iter().filter(is_ours).copied().collect();
     let replies = by_some(cluster, &with_hash).await;
     replies.unwrap_or_else(|last| {
-        Reply::Impossible(last.unwrap_or_else(|| Unseen::Refused {
-            what: "ask".to_owned(),
-            message: "no workload was found that it certainly manages".to_owned(),
-        }))
+        let none = "no workload was found that it certainly manages";
+        Reply::Impossible(last.unwrap_or_else(|| Unseen::refused("ask", none)))
     })
 }
 
