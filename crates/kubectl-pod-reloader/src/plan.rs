@@ -144,15 +144,10 @@ async fn planned(
         })
     });
     let changed: Vec<_> = changed.collect();
-    let in_words = changed.iter().map(|it| {
-        let Reference {
-            kind,
-            namespace,
-            name,
-        } = &it.reference;
-        format!("{kind} {namespace}/{name}: {}", change_in_words(&it.change))
-    });
-    let objects_in_words = in_words.collect();
+    let objects_in_words = changed
+        .iter()
+        .map(|it| format!("{}: {}", it.reference, change_in_words(&it.change)))
+        .collect();
     let objects: Vec<_> = changed.into_iter().map(Because::from).collect();
     let plan = Plan {
         staged: staged(&objects, &workloads),

@@ -75,17 +75,13 @@ impl Edits {
                 edits.others += 1;
                 continue;
             };
-            let Id {
-                kind,
-                namespace,
-                name,
-                ..
-            } = &manifest.id;
-            match Name::parse(name) {
+            let id = &manifest.id;
+            match Name::parse(&id.name) {
                 Ok(name) => subjects.push((subject, name, manifest)),
-                Err(reason) => edits.refused.push(format!(
-                    "{kind} {namespace}/{name}: that is not a valid name: {reason}"
-                )),
+                Err(reason) => {
+                    let why = format!("{id}: that is not a valid name: {reason}");
+                    edits.refused.push(why);
+                }
             }
         }
         let trials = subjects
@@ -107,34 +103,23 @@ impl Edits {
         manifest: &Manifest,
         edit: Result<Edit, Untried>,
     ) {
-        let Id {
-            kind, namespace, ..
-        } = &manifest.id;
+        let id = &manifest.id;
         let edit = match edit {
             Ok(edit) => edit,
             Err(Untried::NoPlace) => {
-                let why = format!("{kind} {namespace}/{name}: the cluster does not serve it");
+                let why = format!("{id}: the cluster does not serve it");
                 return self.refused.push(why);
             }
-            Err(Untried::Refused(why)) => {
-                return self
-                    .refused
-                    .push(format!("{kind} {namespace}/{name}: {why}"));
-            }
-            Err(Untried::Unseen(error)) => {
-                return self
-                    .unseen
-                    .push(format!("{kind} {namespace}/{name}: {error}"));
-            }
+            Err(Untried::Refused(why)) => return self.refused.push(format!("{id}: {why}")),
+            Err(Untried::Unseen(error)) => return self.unseen.push(format!("{id}: {error}")),
         };
         let unseen = edit.unseen.iter();
-        self.unseen
-            .extend(unseen.map(|it| format!("{kind} {namespace}/{name}: {it}")));
+        self.unseen.extend(unseen.map(|it| format!("{id}: {it}")));
         match subject {
             Subject::Config(kind) => {
                 let reference = Reference {
                     kind,
-                    namespace: namespace.clone(),
+                    namespace: id.namespace.clone(),
                     name,
                 };
                 self.config.insert(reference, edit);

@@ -3,6 +3,7 @@
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,12 @@ pub(crate) struct Id {
     pub(crate) namespace: Name,
     /// The name as written: kinds such as ClusterRole have other rules than ours.
     pub(crate) name: String,
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
 }
 
 /// Manifests, and remarks on those that are left out.
@@ -182,14 +189,7 @@ impl Manifests {
     fn insert(&mut self, manifest: Manifest) {
         let id = manifest.id.clone();
         if self.all.insert(id.clone(), manifest).is_some() {
-            let Id {
-                kind,
-                namespace,
-                name,
-                ..
-            } = id;
-            let note =
-                format!("{kind} {namespace}/{name}: it is there twice, and the last one counts");
+            let note = format!("{id}: it is there twice, and the last one counts");
             self.notes.push(note);
         }
     }
@@ -275,8 +275,7 @@ mod tests {
     fn names(text: &str) -> Vec<String> {
         let manifests = parsed(text).unwrap();
         let ids = manifests.all.keys();
-        ids.map(|id| format!("{} {}/{}", id.kind, id.namespace, id.name))
-            .collect()
+        ids.map(ToString::to_string).collect()
     }
 
     #[test]
