@@ -119,7 +119,7 @@ async fn held_by_objects(
 ) -> Wait {
     let none = BTreeSet::new();
     let (found, unlisted) = objects::of_workload(cluster, seen, none.iter()).await;
-    match gates::closed(seen, &found, content) {
+    match gates::closed(seen, &found.objects, content) {
         Some(closed) => Wait::For(gates::words(&closed)),
         None if found.unseen.is_empty() && unlisted.is_empty() => Wait::ForNothing,
         None => Wait::For(latest.message.clone()),
@@ -175,7 +175,7 @@ pub(crate) async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
     let needed = needed.chain(&seen.workload.untracked_requirements);
     let needed = needed.map(|it| (*it.reference).clone()).collect();
     let found = objects::read(cluster, &needed, Aspects::default()).await;
-    let missing = objects::missing(seen, &found);
+    let missing = objects::missing(seen, &found.objects);
     let start = "its pods could not start";
     match (&*missing, found.unseen.values().next()) {
         ([], Some(error)) => format!("{start}: what is missing cannot be seen, as {error}"),

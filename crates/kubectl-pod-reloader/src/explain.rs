@@ -207,7 +207,7 @@ impl Assessment {
     fn waits_for(&self, seen: &Seen<'_>, findings: &Findings) -> Vec<String> {
         match self.is_current {
             true => Vec::new(),
-            false => objects::missing(seen, &findings.found),
+            false => objects::missing(seen, &findings.found.objects),
         }
     }
 }

@@ -8,7 +8,6 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_core::window;
 
-use crate::objects::Found;
 use crate::workloads::Seen;
 
 /// Returns the gate of a workload itself that keeps it from a restart that is due. Needs no objects.
@@ -21,9 +20,9 @@ pub(crate) fn closed_by_itself(gates: Option<&Gates>, report: &Report) -> Option
 
 /// Returns the gate that keeps a workload from getting `content`, as far as the objects that it tracks could be
 /// read.
-pub(crate) fn closed(seen: &Seen<'_>, found: &Found, content: &str) -> Option<Closed> {
+pub(crate) fn closed(seen: &Seen<'_>, objects: &Objects, content: &str) -> Option<Closed> {
     let references = &seen.workload.references;
-    let tracked = found.objects.iter();
+    let tracked = objects.iter();
     let tracked = tracked.filter(|(reference, _)| references.extent(reference).is_some());
     let tracked = tracked.map(|(reference, object)| (reference.clone(), object.clone()));
     let tracked: Objects = tracked.collect();
@@ -34,10 +33,10 @@ pub(crate) fn closed(seen: &Seen<'_>, found: &Found, content: &str) -> Option<Cl
 /// Returns the objects that a workload tracks and that are on hold.
 pub(crate) fn holders<'a>(
     seen: &'a Seen<'_>,
-    found: &'a Found,
+    objects: &'a Objects,
 ) -> impl Iterator<Item = &'a Reference> {
     let references = &seen.workload.references;
-    let held = found.objects.iter().filter(move |(reference, object)| {
+    let held = objects.iter().filter(move |(reference, object)| {
         references.extent(reference).is_some() && object.is_held()
     });
     held.map(|(reference, _)| reference)

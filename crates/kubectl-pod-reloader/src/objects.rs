@@ -147,8 +147,8 @@ pub(crate) async fn read(
 }
 
 /// Describes what is missing without which the pods of a workload could not start.
-pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
-    let missing = seen.workload.missing(&found.objects);
+pub(crate) fn missing(seen: &Seen<'_>, objects: &Objects) -> Vec<String> {
+    let missing = seen.workload.missing(objects);
     missing.map(|unmet| unmet.to_string()).collect()
 }
 

@@ -116,7 +116,7 @@ async fn waits_for(
         _ => false,
     };
     let content = report.content.as_deref().unwrap_or_default();
-    let closed = gates::closed(seen, found, content).filter(|_| is_due);
+    let closed = gates::closed(seen, &found.objects, content).filter(|_| is_due);
     if let Some(closed) = closed {
         return Some(gates::words(&closed));
     }

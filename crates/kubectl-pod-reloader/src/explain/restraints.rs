@@ -70,7 +70,7 @@ impl Restraints {
             } = gates;
             (*hold, *needs_approval, approved.as_deref())
         });
-        let held_by = gates::holders(seen, &findings.found);
+        let held_by = gates::holders(seen, &findings.found.objects);
         Self {
             staging: seen.workload.staged().map(Stage::of),
             on_hold: hold.is_some(),

@@ -16,7 +16,7 @@ use super::edits::Edits;
 use super::row::{Because, Restarts, Row};
 use crate::cluster::Cluster;
 use crate::gates;
-use crate::objects::{self, Found};
+use crate::objects;
 use crate::rollout::stall;
 use crate::steps::Restarted;
 use crate::workloads::{Reply, Seen};
@@ -63,7 +63,7 @@ pub(super) async fn predict(
     }
     let (objects, unseen) = Before::and_after(cluster, case, edits).await;
     let Some(now) = now else {
-        let missing = missing(after, &objects.after);
+        let missing = objects::missing(after, &objects.after).join(", ");
         let reason = match &*missing {
             "" => "it is new".to_owned(),
             missing => format!("it is new, and its pods wait for {missing}"),
@@ -120,7 +120,7 @@ async fn predict_loop(
             "it depends on the content that its pods have".to_owned(),
         ),
         SyncStatus::MissingConfig => {
-            let missing = missing(after, &objects.after);
+            let missing = objects::missing(after, &objects.after).join(", ");
             row(
                 Restarts::Waits,
                 format!("its pods could not start without {missing}"),
@@ -171,11 +171,7 @@ fn due(
     if let Some((restarts, remark)) = waits {
         return Row::new(after, restarts, format!("{why}, but {remark}"));
     }
-    let found = Found {
-        objects: objects.after.clone(),
-        ..Found::default()
-    };
-    if let Some(closed) = gates::closed(after, &found, content) {
+    if let Some(closed) = gates::closed(after, &objects.after, content) {
         let reason = format!("{why}; {}", gates::words(&closed));
         return Row::new(after, Restarts::Waits, reason);
     }
@@ -338,15 +334,6 @@ fn unaffected(after: &Seen<'_>, edits: &Edits) -> String {
         }
         (None, None) => "nothing of it changes".to_owned(),
     }
-}
-
-/// Names what the pods of a workload need and what is not there.
-fn missing(seen: &Seen<'_>, objects: &Objects) -> String {
-    let found = Found {
-        objects: objects.clone(),
-        ..Found::default()
-    };
-    objects::missing(seen, &found).join(", ")
 }
 
 /// Says which objects change, and in which keys.
