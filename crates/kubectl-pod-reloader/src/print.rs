@@ -101,21 +101,24 @@ pub(crate) fn yaml(value: &impl Serialize) -> String {
 /// character.
 pub(crate) fn json(value: &impl Serialize) -> String {
     let json = serde_json::to_string_pretty(value).expect("maps with text keys can be JSON");
+    // Newlines separate values. Those inside strings are escaped already.
+    escaped(&json, |it| it != '\n' && is_hidden(it)) + "\n"
+}
+
+/// Escapes characters in the strings of JSON.
+pub(crate) fn escaped(json: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {
-        match character {
-            // Separates values. Newlines inside strings are escaped already.
-            '\n' => text.push(character),
-            _ if is_hidden(character) => {
-                let mut units = [0; 2];
-                for unit in character.encode_utf16(&mut units) {
-                    text += &format!("\\u{unit:04x}");
-                }
-            }
-            _ => text.push(character),
+        if !is_escaped(character) {
+            text.push(character);
+            continue;
+        }
+        let mut units = [0; 2];
+        for unit in character.encode_utf16(&mut units) {
+            text += &format!("\\u{unit:04x}");
         }
     }
-    text + "\n"
+    text
 }
 
 /// Prints lines of an answer that goes on. Breaks when nobody reads it any more.

@@ -9,7 +9,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
 use super::{Graph, layout::Spacing, markup::escaped, section::sections, svg::svg, words};
-use crate::print::{count, is_hidden};
+use crate::cluster::encoded;
+use crate::print::{self, count, is_hidden};
 
 /// Returns a page with the graph as a drawing, a filter, and a description of the chosen node. The fragment
 /// of the address chooses a node: `#Secret/shop/db-creds`.
@@ -90,15 +91,7 @@ fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
         "links": links,
         "spacing": { "node": spacing.node, "gap": spacing.gap, "between": spacing.between },
     });
-    let mut text = String::new();
-    for character in value.to_string().chars() {
-        match character {
-            '<' | '>' | '&' => text += &format!("\\u{:04x}", u32::from(character)),
-            _ if is_hidden(character) => text += &format!("\\u{:04x}", u32::from(character)),
-            _ => text.push(character),
-        }
-    }
-    text
+    print::escaped(&value.to_string(), |it| "<>&".contains(it) || is_hidden(it))
 }
 
 /// Returns the fragment that names each object and each workload. If two would share one, as custom resources
@@ -106,7 +99,7 @@ fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
 fn links(graph: &Graph) -> [Vec<String>; 2] {
     let mut taken = BTreeSet::new();
     let mut link = |kind: &str, namespace: &str, name: &str| {
-        let link = [kind, namespace, name].map(percent_encoded).join("/");
+        let link = [kind, namespace, name].map(encoded).join("/");
         let numbered = (2..).map(|number| format!("{link}/{number}"));
         let mut free = std::iter::once(link.clone()).chain(numbered);
         let free = free.find(|link| taken.insert(link.clone()));
@@ -121,18 +114,6 @@ fn links(graph: &Graph) -> [Vec<String>; 2] {
         .map(|node| link(&node.kind, &node.namespace, &node.name))
         .collect();
     [objects, workloads]
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
-            _ => encoded += &format!("%{byte:02X}"),
-        }
-    }
-    encoded
 }
 
 /// Returns the name of a script or style for the page's policy.
