@@ -336,28 +336,20 @@ fn means(
     managed: &Managed<'_>,
     latest: Option<&Event>,
 ) -> (Verdict, Cow<'static, str>) {
-    if let Reply::Answered(report) = reply
-        && let SyncStatus::Due(_) = report.sync_status
-        && operator.args.reconcile == Reconcile::Restart
-        && let Some(waits) = pending::waits_for(managed.gates(), report, latest)
-    {
-        return waits;
-    }
-    let (verdict, text) = means_by_itself(reply, operator, managed);
-    (verdict, text.into())
-}
-
-/// Returns what an answer means without what the workload waits for.
-fn means_by_itself(
-    reply: &Reply,
-    operator: &Operator,
-    managed: &Managed<'_>,
-) -> (Verdict, &'static str) {
-    match reply {
+    let (verdict, text) = match reply {
         Reply::Answered(report) => match report.sync_status {
             SyncStatus::Current => (Verdict::Good, UP_TO_DATE),
             SyncStatus::Due(_) if operator.args.reconcile == Reconcile::Restart => {
-                due(report.sync_status, managed.settle_period(operator))
+                if let Some(waits) = pending::waits_for(managed.gates(), report, latest) {
+                    return waits;
+                }
+                match patience(report.sync_status, managed.settle_period(operator)) {
+                    Some(_) => OUT_OF_DATE,
+                    None => (
+                        Verdict::Good,
+                        "about to be restarted, after a long settle period",
+                    ),
+                }
             }
             SyncStatus::Due(_) => OUT_OF_DATE,
             SyncStatus::MissingConfig => (Verdict::Bad, "waiting for missing config"),
@@ -371,21 +363,11 @@ fn means_by_itself(
             "not asked about, because you may not patch them",
         ),
         Reply::Impossible(_) => (Verdict::Unknown, "not asked about, because a dry run fails"),
-    }
+    };
+    (verdict, text.into())
 }
 
 const OUT_OF_DATE: (Verdict, &str) = (Verdict::Bad, "out of date");
-
-/// Returns the meaning of a restart that is due and for which nothing is seen to be waited.
-fn due(sync_status: SyncStatus, settle_period: Duration) -> (Verdict, &'static str) {
-    match patience(sync_status, settle_period) {
-        Some(_) => OUT_OF_DATE,
-        None => (
-            Verdict::Good,
-            "about to be restarted, after a long settle period",
-        ),
-    }
-}
 
 async fn query_status(cluster: &Cluster, managed: &[&Managed<'_>], asked: &[usize]) -> Replies {
     let queries = asked.iter().copied();
