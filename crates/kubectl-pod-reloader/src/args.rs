@@ -339,7 +339,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::words::{one_config_object, target};
+    use super::words::{config_object, target};
     use super::*;
     use clap::CommandFactory;
     use std::collections::BTreeSet;
@@ -373,7 +373,7 @@ mod tests {
     fn only_config_objects_have_an_impact() {
         let object = |words: &[&str]| {
             let words = words.iter().map(|it| (*it).to_owned());
-            one_config_object(&Vec::from_iter(words))
+            config_object(&Vec::from_iter(words))
         };
         let secret = (ConfigKind::Secret, Name::parse("a").unwrap());
         assert_eq!(object(&["secrets/a"]), Ok(secret.clone()));

@@ -80,7 +80,7 @@ impl Named for (ConfigKind, Name) {
     }
 
     fn of(words: &[String], _: &ArgMatches) -> Result<Self, String> {
-        one_config_object(words)
+        config_object(words)
     }
 }
 
@@ -158,14 +158,10 @@ pub(crate) fn config_kind(typed: &str) -> Option<ConfigKind> {
     }
 }
 
-pub(super) fn one_config_object(words: &[String]) -> Result<(ConfigKind, Name), String> {
-    match <[Target; 1]>::try_from(targets(words)?) {
-        Ok([target]) => config_object(&target),
-        Err(_) => Err("name one object".to_owned()),
-    }
-}
-
-fn config_object(target: &Target) -> Result<(ConfigKind, Name), String> {
+pub(super) fn config_object(words: &[String]) -> Result<(ConfigKind, Name), String> {
+    let Ok([target]) = <[Target; 1]>::try_from(targets(words)?) else {
+        return Err("name one object".to_owned());
+    };
     let Some(kind) = config_kind(&target.kind) else {
         return Err(format!(
             "only configmaps and secrets restart workloads, no {}",
