@@ -52,17 +52,10 @@ enum Change {
 #[serde(rename_all = "camelCase")]
 struct Key {
     key: String,
-    change: KeyChange,
+    /// `added`, `removed` or `changed`.
+    change: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum KeyChange {
-    Added,
-    Removed,
-    Changed,
 }
 
 /// The values of a key, before and after.
@@ -166,9 +159,9 @@ fn keys(old: &Content, new: &Content, shows_values: bool) -> Vec<Key> {
         let (old, new) = (old.get(key).copied(), new.get(key).copied());
         let change = match (old, new) {
             _ if old == new => return None,
-            (None, _) => KeyChange::Added,
-            (_, None) => KeyChange::Removed,
-            _ => KeyChange::Changed,
+            (None, _) => "added",
+            (_, None) => "removed",
+            _ => "changed",
         };
         Some(Key {
             key: (*key).to_owned(),
@@ -254,12 +247,7 @@ impl ConfigMap {
 
 impl Key {
     fn write(&self, text: &mut Text) {
-        let change = match self.change {
-            KeyChange::Added => "added",
-            KeyChange::Removed => "removed",
-            KeyChange::Changed => "changed",
-        };
-        let head = format!("    {change:<7}  {}", self.key);
+        let head = format!("    {:<7}  {}", self.change, self.key);
         match &self.value {
             None => text.line([head.into()]),
             Some(Value::Binary {
