@@ -32,7 +32,7 @@ use crate::operators::{Installed, Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::times::when;
-use crate::workloads::{self, HashWriter, Seen};
+use crate::workloads::{self, HashWriter, Seen, at};
 
 /// Field managers of `kubectl rollout`, whose undo brings an earlier hash along. It names none itself, so the apiserver
 /// takes the name of the program.
@@ -251,8 +251,7 @@ fn hash_in_manifest(seen: &Seen<'_>) -> Option<String> {
     let is_applied = applied.is_some_and(|manifest| {
         let mut templates = seen.workload.id.kind.shape().templates.iter();
         templates.any(|template| {
-            let path = template.path.iter();
-            let template = path.fold(&manifest, |value, field| &value[*field]);
+            let template = at(&manifest, template.path);
             !template["metadata"]["annotations"][CONFIG_HASH].is_null()
         })
     });

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Place, Unseen, with_labels};
-use crate::workloads::Seen;
+use crate::workloads::{Seen, at};
 
 /// A revision of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +43,8 @@ impl Stamps {
 
     /// Reads them from the pod template that a workload has now.
     pub(crate) fn present(seen: &Seen<'_>) -> Self {
-        template_path(seen).map_or_else(Self::default, |path| {
-            Self::of(path.iter().fold(&seen.object, |it, field| &it[*field]))
-        })
+        let path = template_path(seen);
+        path.map_or_else(Self::default, |path| Self::of(at(&seen.object, path)))
     }
 }
 
@@ -55,10 +54,7 @@ pub(crate) fn template_path(seen: &Seen<'_>) -> Option<&'static [&'static str]> 
     let [template, ..] = seen.workload.id.kind.shape().templates else {
         return None;
     };
-    let stored = template
-        .path
-        .iter()
-        .fold(&seen.object, |it, field| &it[*field]);
+    let stored = at(&seen.object, template.path);
     (stored.is_object() && matches!(seen.workload.restart, Restart::Template))
         .then_some(template.path)
 }

@@ -19,7 +19,7 @@ use crate::objects;
 use crate::operators::Operators;
 use crate::print::{Answer, Text, Verdict, by, some};
 use crate::revisions::{Revision, Stamps, revisions, template_path};
-use crate::workloads::{self, Seen};
+use crate::workloads::{self, Seen, at};
 
 /// The outcome of an undo.
 #[derive(Debug, Serialize)]
@@ -306,8 +306,7 @@ async fn why_refused(cluster: &Cluster, seen: &Seen<'_>, before: &Stamps, error:
     let name = &*seen.workload.id.name;
     let now: Result<Value, _> = cluster.get(seen.place(), name).await;
     let has_changed = now.is_ok_and(|now| {
-        let path = template_path(seen).unwrap_or_default();
-        let template = path.iter().fold(&now, |it, field| &it[*field]);
+        let template = at(&now, template_path(seen).unwrap_or_default());
         now["metadata"]["uid"] != *seen.workload.uid || Stamps::of(template).pins != before.pins
     });
     match has_changed {

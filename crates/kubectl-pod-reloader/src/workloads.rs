@@ -125,10 +125,7 @@ impl Seen<'_> {
 
     fn pod_specs(&self) -> Vec<PodSpec> {
         let templates = self.workload.id.kind.shape().templates.iter();
-        let templates = templates.map(|template| {
-            let path = template.path.iter();
-            path.fold(&self.object, |it, field| &it[*field])
-        });
+        let templates = templates.map(|template| at(&self.object, template.path));
         let pod_specs = templates.map(|it| serde_json::from_value(it["spec"].clone()));
         pod_specs.filter_map(Result::ok).collect()
     }
@@ -339,6 +336,11 @@ pub(crate) fn seen<'a>(
         unseen: None,
         api_version: api_version.to_owned(),
     })
+}
+
+/// Returns what an object has at a path, or `null`.
+pub(crate) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(object, |it, field| &it[*field])
 }
 
 /// Names the way in which a config object gets into a pod.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Earlier, NAMED};
 use crate::print::{Verdict, some};
 use crate::revisions::{Stamps, template_path};
-use crate::workloads::Seen;
+use crate::workloads::{Seen, at};
 
 /// What became of the pins that were written.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,8 +33,7 @@ impl Outcome {
         object: &Value,
         differing: &BTreeSet<Name>,
     ) -> Self {
-        let path = template_path(seen).unwrap_or_default();
-        let after = Stamps::of(path.iter().fold(object, |it, field| &it[*field]));
+        let after = Stamps::of(at(object, template_path(seen).unwrap_or_default()));
         let pins = after.pins.as_deref().and_then(Pins::parse);
         let pins = pins.unwrap_or_default();
         let has_stayed = |(source, copy): (&Name, &Name)| match pins.get(source.as_str()) {
