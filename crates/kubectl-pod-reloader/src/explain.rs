@@ -64,7 +64,7 @@ pub(crate) struct Explanation {
     #[serde(skip)]
     meaning: String,
     #[serde(skip)]
-    verdict: Option<Verdict>,
+    verdict: Verdict,
     /// Objects and keys that its pods need to start and that are missing.
     waits_for: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ fn explanation(
         key_id: hash.and_then(key_id),
         sync_status: assessment.sync_status,
         meaning: assessment.meaning,
-        verdict: Some(verdict),
+        verdict,
         waits_for,
         last_restart: LastRestart::of(seen, events, hash_since, asked_at),
         rollout: rollout.text().to_owned(),
@@ -291,8 +291,7 @@ impl Answer for Explanation {
     fn text(&self) -> Text {
         let lines = |lines: &[String]| Vec::from_iter(lines.iter().cloned().map(Piece::from));
         let line = |line: &str| vec![Piece::from(line)];
-        let verdict = self.verdict.unwrap_or(Verdict::Unknown);
-        let mut fields = vec![("Config hash", vec![by(verdict, &*self.meaning)])];
+        let mut fields = vec![("Config hash", vec![by(self.verdict, &*self.meaning)])];
         if let Some(hash) = &self.config_hash {
             fields.push(("Value", line(hash)));
         }
