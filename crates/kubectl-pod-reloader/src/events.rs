@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use pod_reloader_core::annotations::FIELD_MANAGER;
-use pod_reloader_core::name::Name;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -75,17 +74,9 @@ pub(crate) async fn events(
     Ok(events)
 }
 
-/// Passes on the operator's Events of a namespace, or of all, in no order. Only a page of them is in memory at a time.
-pub(crate) async fn each_event(
-    cluster: &Cluster,
-    namespace: Option<&Name>,
-    take: impl FnMut(Event),
-) -> Result<(), Unseen> {
-    each(cluster, namespace.map(Name::as_str), "", take).await
-}
-
-/// Passes on the operator's Events that match the field selector, which ends with `and`.
-async fn each(
+/// Passes on the operator's Events of a namespace, or of all, that match the field selector, which ends with `and`.
+/// They come in no order, and only a page of them is in memory at a time.
+pub(crate) async fn each(
     cluster: &Cluster,
     namespace: Option<&str>,
     and: &str,

@@ -23,7 +23,8 @@ impl Reports {
     /// Reads the Events of a namespace, or of all.
     pub(super) async fn read(cluster: &Cluster, namespace: Option<&Name>) -> Result<Self, Unseen> {
         let mut reports = Self::default();
-        events::each_event(cluster, namespace, |event| reports.add(event)).await?;
+        let namespace = namespace.map(Name::as_str);
+        events::each(cluster, namespace, "", |event| reports.add(event)).await?;
         Ok(reports)
     }
 
