@@ -1,7 +1,5 @@
 //! Finds out when the pods of a workload got their hash, and why.
 
-use std::fmt;
-
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -46,72 +44,44 @@ impl LastRestart {
         });
         let of_hash = seen.workload.config_hash().and(hash_since);
         let at = event.map(|event| event.at).or(of_hash)?;
-        let why = Why::of(event, &seen.hash_writer, events.is_some(), (at, now));
+        let writer = &seen.hash_writer;
+        let is_reported = !matches!(writer, HashWriter::Other { .. });
+        let why = event.filter(|_| is_reported);
+        let why = why.map(|event| event.message.clone());
+        let unreported = || unreported(writer, events.is_some(), (at, now));
         Some(Self {
             at,
-            in_words: why.to_string(),
-            why: match why {
-                Why::Reported(message) => Some(message),
-                _ => None,
-            },
-            manager: seen.hash_writer.manager().map(ToOwned::to_owned),
+            in_words: why.clone().unwrap_or_else(unreported),
+            why,
+            manager: writer.manager().map(ToOwned::to_owned),
         })
     }
 }
 
-/// The reason why a workload got its hash, as far as it is known.
-#[derive(Debug, PartialEq, Eq)]
-enum Why {
-    /// An Event of the operator gives the reason.
-    Reported(String),
-    /// The hash came with a write of the workload itself, for which the operator makes no Event. Holds the
-    /// field manager if it is known.
-    OwnWrite(Option<String>),
-    /// Events cannot be read, and either the operator wrote the hash or nobody knows who did.
-    Unread,
-    /// Events can be read, but there is none about the hash yet, or it was lost.
-    Unreported,
-    /// Events can be read, but the hash is older than any Event that is retained.
-    Forgotten,
-}
-
-impl Why {
-    fn of(
-        event: Option<&Event>,
-        writer: &HashWriter,
-        are_events_seen: bool,
-        (since, now): (Timestamp, Timestamp),
-    ) -> Self {
-        let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
-        match (event, writer) {
-            (_, HashWriter::Other { manager, .. }) => Self::OwnWrite(Some(manager.clone())),
-            (Some(event), _) => Self::Reported(event.message.clone()),
-            (None, HashWriter::Admission) => Self::OwnWrite(None),
-            _ if !are_events_seen => Self::Unread,
-            // The operator's last write is older: the webhook set the hash, or the rollout began late.
-            (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Unreported,
-            _ if now.duration_since(since) < EVENTS_LAST => Self::Unreported,
-            _ => Self::Forgotten,
+/// Says what is known of the reason for a hash that no Event of the operator gives. Of a write of the workload itself,
+/// the operator makes none.
+fn unreported(
+    writer: &HashWriter,
+    are_events_seen: bool,
+    (since, now): (Timestamp, Timestamp),
+) -> String {
+    let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
+    let there_is_none = "why is not known: there is no Event about it";
+    let words = match writer {
+        HashWriter::Other { manager, .. } => {
+            return format!(
+                "it came with a write of the workload by {manager}, for which there is no Event"
+            );
         }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reported(message) => f.write_str(message),
-            Self::OwnWrite(manager) => {
-                f.write_str("it came with a write of the workload")?;
-                if let Some(manager) = manager {
-                    write!(f, " by {manager}")?;
-                }
-                f.write_str(", for which there is no Event")
-            }
-            Self::Unread => f.write_str("why is not known: Events cannot be read"),
-            Self::Unreported => f.write_str("why is not known: there is no Event about it"),
-            Self::Forgotten => {
-                f.write_str("why is not known any more: Events are kept for an hour")
-            }
+        HashWriter::Admission => {
+            "it came with a write of the workload, for which there is no Event"
         }
-    }
+        _ if !are_events_seen => "why is not known: Events cannot be read",
+        // The operator's last write is older: the webhook set the hash, or the rollout began late.
+        HashWriter::Operator(Some(at)) if is_newer(at) => there_is_none,
+        // It was lost, or is yet to come.
+        _ if now.duration_since(since) < EVENTS_LAST => there_is_none,
+        _ => "why is not known any more: Events are kept for an hour",
+    };
+    words.to_owned()
 }
