@@ -1,7 +1,7 @@
 //! `approve`: approves the content that a workload waits for.
 
 use pod_reloader_core::annotations::APPROVE;
-use pod_reloader_core::gate::{self, Gates};
+use pod_reloader_core::gate;
 use pod_reloader_core::sync_status::SyncStatus;
 use serde::Serialize;
 
@@ -39,18 +39,10 @@ pub(crate) struct Approvals {
     workloads: Vec<Approval>,
 }
 
-/// The content to write an approval for, or the reason not to write any.
-#[derive(Debug, PartialEq, Eq)]
+/// The content to write an approval for, or the answer that writes none.
 enum Step {
     Approve(String),
-    /// This content is approved already.
-    Approved(String),
-    /// The content that waits is another one than asked for.
-    Refused {
-        pending: String,
-        asked: String,
-    },
-    End(Verdict, String),
+    End(Approval),
 }
 
 /// Approves the content that a workload waits for. If `content` is given, only if it is that content.
@@ -65,30 +57,15 @@ pub(crate) async fn approve(
 ) -> Result<(Approval, Verdict), Unseen> {
     let seen = workloads::get(cluster, operators, target).await?;
     let step = match without_asking(&seen) {
-        Some(step) => step,
+        Some(state) => Step::end(&seen, Verdict::Bad, &state),
         None => {
             let reply = seen.query_status(cluster).await;
             given_reply(&seen, &reply, content)
         }
     };
     let approval = match step {
-        Step::End(verdict, state) => Approval::of(&seen, verdict, state),
-        Step::Refused { pending, asked } => {
-            let state = format!("not approved: content {pending} waits, not {asked}");
-            Approval {
-                pending: Some(pending),
-                ..Approval::of(&seen, Verdict::Bad, state)
-            }
-        }
-        Step::Approved(content) => {
-            let state = format!("content {content} was already approved{}", held(&seen));
-            Approval {
-                pending: Some(content),
-                approved: true,
-                ..Approval::of(&seen, Verdict::Good, state)
-            }
-        }
         Step::Approve(content) => write(cluster, &seen, content).await,
+        Step::End(approval) => approval,
     };
     let verdict = approval.verdict;
     Ok((approval, verdict))
@@ -118,13 +95,12 @@ pub(crate) async fn approve_each(
 }
 
 /// Returns the reason to approve nothing if the workload itself shows one.
-fn without_asking(seen: &Seen<'_>) -> Option<Step> {
-    let state = match (&seen.obstacle, &seen.workload.rare().gates) {
-        (Some(obstacle), _) => format!("it is not managed: {obstacle}"),
-        (None, Some(gates)) if gates.needs_approval => return None,
-        (None, _) => "it needs no approval".to_owned(),
-    };
-    Some(Step::End(Verdict::Bad, state))
+fn without_asking(seen: &Seen<'_>) -> Option<String> {
+    match (&seen.obstacle, &seen.workload.rare().gates) {
+        (Some(obstacle), _) => Some(format!("it is not managed: {obstacle}")),
+        (None, Some(gates)) if gates.needs_approval => None,
+        (None, _) => Some("it needs no approval".to_owned()),
+    }
 }
 
 /// Returns what to do about a workload that needs approval, given what the operator says of it.
@@ -133,48 +109,55 @@ fn given_reply(seen: &Seen<'_>, reply: &Reply, asked: Option<&str>) -> Step {
         Reply::Answered(report) => report,
         Reply::Unanswered => {
             let text = "the webhook of pod-reloader does not answer, and only it knows the content";
-            return Step::End(Verdict::Unknown, text.to_owned());
+            return Step::end(seen, Verdict::Unknown, text);
         }
         Reply::Impossible(error) if error.is_forbidden() => {
-            return Step::End(Verdict::Bad, error.words());
+            return Step::end(seen, Verdict::Bad, &error.words());
         }
-        Reply::Impossible(error) => return Step::End(Verdict::Unknown, error.words()),
+        Reply::Impossible(error) => return Step::end(seen, Verdict::Unknown, &error.words()),
     };
-    match (report.sync_status, &report.content) {
-        (SyncStatus::Due(_), Some(pending)) => {
-            step(pending, asked, seen.workload.rare().gates.as_deref())
+    let (verdict, text) = match (report.sync_status, &report.content) {
+        (SyncStatus::Due(_), Some(pending)) => return step(seen, pending, asked),
+        (SyncStatus::Due(_), None) => (
+            Verdict::Unknown,
+            "the operator does not tell the content: it is of another version",
+        ),
+        (SyncStatus::Current | SyncStatus::BaselineDue, _) => {
+            return nothing_is_pending(seen, asked);
         }
-        (SyncStatus::Due(_), None) => {
-            let text = "the operator does not tell the content: it is of another version";
-            Step::End(Verdict::Unknown, text.to_owned())
-        }
-        (SyncStatus::Current | SyncStatus::BaselineDue, _) => nothing_is_pending(seen, asked),
-        (SyncStatus::MissingConfig, _) => {
-            let text = "there is nothing to approve yet: its pods could not start, because config is missing";
-            Step::End(Verdict::Bad, text.to_owned())
-        }
-        (SyncStatus::NotManaged, _) => {
-            let text = "it is not managed: it is outside the operator's scope";
-            Step::End(Verdict::Bad, text.to_owned())
-        }
-        (SyncStatus::Unknown, _) => {
-            let text = "pod-reloader cannot read its objects now";
-            Step::End(Verdict::Unknown, text.to_owned())
-        }
-    }
+        (SyncStatus::MissingConfig, _) => (
+            Verdict::Bad,
+            "there is nothing to approve yet: its pods could not start, because config is missing",
+        ),
+        (SyncStatus::NotManaged, _) => (
+            Verdict::Bad,
+            "it is not managed: it is outside the operator's scope",
+        ),
+        (SyncStatus::Unknown, _) => (Verdict::Unknown, "pod-reloader cannot read its objects now"),
+    };
+    Step::end(seen, verdict, text)
 }
 
 /// Returns what to do if `pending` waits and `asked`, if given, is to be approved.
-fn step(pending: &str, asked: Option<&str>, gates: Option<&Gates>) -> Step {
+fn step(seen: &Seen<'_>, pending: &str, asked: Option<&str>) -> Step {
+    let gates = seen.workload.rare().gates.as_deref();
     let approved = gates.and_then(|it| it.approved.as_deref());
-    match asked {
-        Some(asked) if asked != pending => Step::Refused {
-            pending: pending.to_owned(),
-            asked: asked.to_owned(),
-        },
-        _ if approved == Some(pending) => Step::Approved(pending.to_owned()),
-        _ => Step::Approve(pending.to_owned()),
-    }
+    let (verdict, state) = match asked {
+        Some(asked) if asked != pending => (
+            Verdict::Bad,
+            format!("not approved: content {pending} waits, not {asked}"),
+        ),
+        _ if approved == Some(pending) => (
+            Verdict::Good,
+            format!("content {pending} was already approved{}", held(seen)),
+        ),
+        _ => return Step::Approve(pending.to_owned()),
+    };
+    Step::End(Approval {
+        pending: Some(pending.to_owned()),
+        approved: verdict == Verdict::Good,
+        ..Approval::of(seen, verdict, state)
+    })
 }
 
 /// Refuses to approve content that the pods do not have and that does not wait.
@@ -187,11 +170,12 @@ fn nothing_is_pending(seen: &Seen<'_>, asked: Option<&str>) -> Step {
             .any(|it| gate::digits(it) == asked)
     };
     match asked.filter(|asked| !has(asked)) {
-        Some(asked) => Step::End(
-            Verdict::Bad,
-            format!("not approved: nothing is pending, so content {asked} does not wait"),
-        ),
-        None => Step::End(Verdict::Good, "nothing is pending".to_owned()),
+        Some(asked) => {
+            let text =
+                format!("not approved: nothing is pending, so content {asked} does not wait");
+            Step::end(seen, Verdict::Bad, &text)
+        }
+        None => Step::end(seen, Verdict::Good, "nothing is pending"),
     }
 }
 
@@ -222,6 +206,12 @@ fn held(seen: &Seen<'_>) -> &'static str {
     match gates.is_some_and(|gates| gates.hold.is_some()) {
         true => ", but it is on hold",
         false => "",
+    }
+}
+
+impl Step {
+    fn end(seen: &Seen<'_>, verdict: Verdict, state: &str) -> Self {
+        Self::End(Approval::of(seen, verdict, state.to_owned()))
     }
 }
 
