@@ -12,7 +12,7 @@ use pod_reloader_core::pins::{Pins, is_copy_name};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::outcome::Outcome;
+use self::outcome::outcome;
 use crate::args::Target;
 use crate::cluster::{Cluster, Rewrite, Unseen};
 use crate::objects;
@@ -265,12 +265,11 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> Undo {
             return Undo::of(seen, Some(earlier), Verdict::Bad, state);
         }
     };
-    let outcome = Outcome::of(seen, earlier, &before, &object, &differing);
-    let (verdict, state) = outcome.words(earlier);
+    let (is_undone, verdict, state) = outcome(seen, earlier, &before, &object, &differing);
     let state = format!("{state}{}", cluster.writes.remark());
     Undo {
-        undone: outcome != Outcome::Refused,
-        changed: outcome != Outcome::Refused,
+        undone: is_undone,
+        changed: is_undone,
         is_dry_run: cluster.writes.is_dry_run(),
         warnings,
         ..Undo::of(seen, Some(earlier), verdict, state)
