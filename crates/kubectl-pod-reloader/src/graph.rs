@@ -1,6 +1,6 @@
 //! `graph`: fills the picture with everything that the user may see.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pod_reloader_core::extent::Extent;
 use pod_reloader_core::hash::ConfigHash;
@@ -69,8 +69,7 @@ fn graph(managed: &[Managed], there: &There) -> Graph {
         let place = (reference.kind, &reference.namespace);
         by_namespace.entry(place).or_default().push(reference);
     }
-    let mut edges = Vec::new();
-    let mut objects = BTreeSet::new();
+    let mut edges = BTreeMap::new();
     for (at, Managed { workload, .. }) in managed.iter().enumerate() {
         let references = &workload.references;
         let in_namespace = references
@@ -79,30 +78,28 @@ fn graph(managed: &[Managed], there: &There) -> Graph {
         let matching = in_namespace.flatten().filter(|it| references.matches(it));
         let (all, _) = references.with_matches(matching.map(|it| (*it).clone()));
         for reference in all {
-            let keys = match references.extent(&reference) {
+            let keys: Option<Vec<String>> = match references.extent(&reference) {
                 Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
                 Some(Extent::All) | None => None,
             };
             let mut requirements = workload.requirements.iter();
             let is_required = requirements.any(|it| *it.reference == reference);
-            objects.insert(reference.clone());
-            edges.push((reference, at, keys, is_required));
+            edges.insert((reference, at), (keys, is_required));
         }
     }
-    let objects: Vec<_> = objects.into_iter().collect();
+    let mut objects: Vec<_> = edges.keys().map(|(object, _)| object.clone()).collect();
+    objects.dedup();
     let at = |reference: &Reference| objects.binary_search(reference).expect("it was put there");
-    let mut edges: Vec<_> = edges
-        .into_iter()
-        .map(|(reference, workload, keys, is_required)| Edge {
-            object: at(&reference),
-            workload,
-            keys,
-            is_required,
-        })
-        .collect();
-    edges.sort_by_key(|edge| (edge.object, edge.workload));
     Graph {
-        edges,
+        edges: edges
+            .into_iter()
+            .map(|((reference, workload), (keys, is_required))| Edge {
+                object: at(&reference),
+                workload,
+                keys,
+                is_required,
+            })
+            .collect(),
         objects: objects
             .iter()
             .map(|reference| ConfigNode {
