@@ -1,15 +1,12 @@
 //! Leaves out what names neither a ConfigMap nor a Secret while a pod spec is read.
 
-use std::fmt;
-use std::marker::PhantomData;
-
-use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::{
     Container, EnvFrom, EnvVar, Item, MAX_ITEMS, ProjectedSource, Source, ValueFrom, Volume,
     VolumeMount,
 };
+use crate::raw;
 
 /// The number of items of a list and of the lists in it after which no more items of the list are read.
 const ENOUGH: usize = 4 * MAX_ITEMS;
@@ -100,39 +97,12 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de> + MayBeOfUse,
 {
-    struct Items<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de> + MayBeOfUse> Visitor<'de> for Items<T> {
-        type Value = Box<[T]>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
+    let none = (Vec::new(), 0);
+    let (items, _) = raw::fold(deserializer, none, |(items, count), item: T| {
+        if items.len() < MAX_ITEMS && *count < ENOUGH && item.is_of_use() {
+            *count += item.count();
+            items.push(item);
         }
-
-        fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(Box::default())
-        }
-
-        fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Box::default())
-        }
-
-        fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
-            list.deserialize_seq(self)
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut items = Vec::new();
-            let mut count = 0;
-            while let Some(item) = list.next_element::<T>()? {
-                if items.len() < MAX_ITEMS && count < ENOUGH && item.is_of_use() {
-                    count += item.count();
-                    items.push(item);
-                }
-            }
-            Ok(items.into())
-        }
-    }
-
-    deserializer.deserialize_option(Items(PhantomData))
+    })?;
+    Ok(items.into())
 }
