@@ -10,7 +10,7 @@ use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use jsonptr::PointerBuf;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::DynamicResourceScope;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ struct Spec {
 #[serde(rename_all = "camelCase")]
 struct Status {
     /// The first of the Jobs that its controller counts as active.
-    #[serde(default, deserialize_with = "active")]
+    #[serde(default, deserialize_with = "raw::first::<MAX_ACTIVE, _, _>")]
     active: Vec<ActiveJob>,
     last_schedule_time: Option<Box<str>>,
 }
@@ -109,14 +109,6 @@ resource!(
     CronJob, DynamicResourceScope, of_metadata: false,
     group: "batch", version: "v1", kind: "CronJob", plural: "cronjobs"
 );
-
-fn active<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ActiveJob>, D::Error> {
-    raw::fold(deserializer, Vec::new(), |active, job: ActiveJob| {
-        if active.len() < MAX_ACTIVE {
-            active.push(job);
-        }
-    })
-}
 
 impl CronJob {
     /// Decides about a run that is due since `due`. The checks have the order of the controller. As there, only the Jobs

@@ -308,6 +308,23 @@ where
     deserializer.deserialize_option(List(found, add, PhantomData))
 }
 
+/// Reads the first elements of a list, `MOST` at most. An absent list is empty.
+///
+/// # Errors
+///
+/// This is not a list, or has an element that is not a `T`.
+pub(crate) fn first<'de, const MOST: usize, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    fold(deserializer, Vec::new(), |first, element| {
+        if first.len() < MOST {
+            first.push(element);
+        }
+    })
+}
+
 /// Reads a map of strings, and adds each of its entries to what has been found so far. An absent map is empty.
 ///
 /// # Errors

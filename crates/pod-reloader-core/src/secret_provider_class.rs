@@ -19,7 +19,7 @@ pub const GROUP: &str = "secrets-store.csi.x-k8s.io";
 /// The resource name of the statuses in URLs.
 pub const STATUSES: &str = "secretproviderclasspodstatuses";
 
-/// The maximum number of mounted objects that are read from one status.
+/// The maximum number of mounted objects that are read from one status. No pod mounts nearly as many.
 const MAX_OBJECTS: usize = 4096;
 
 /// The SecretProviderClasses that a workload tracks, and how to find its pods.
@@ -141,7 +141,7 @@ fn last_change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     secret_provider_class_name: Option<String>,
-    #[serde(deserialize_with = "objects")]
+    #[serde(deserialize_with = "raw::first::<MAX_OBJECTS, _, _>")]
     objects: Vec<Object>,
 }
 
@@ -150,15 +150,6 @@ struct Status {
 struct Object {
     id: Box<str>,
     version: Box<str>,
-}
-
-/// Reads the first objects: no pod mounts nearly as many.
-fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Object>, D::Error> {
-    raw::fold(deserializer, Vec::new(), |objects, object| {
-        if objects.len() < MAX_OBJECTS {
-            objects.push(object);
-        }
-    })
 }
 
 impl From<Fields> for PodStatus {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use pod_reloader_api::{DeletionPolicy, GROUP, PROTECT};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
@@ -26,7 +26,7 @@ const NEVER_COPIED: [&str; 3] = [
 /// The type of a copy of some keys of a Secret that lack what its type promises.
 const OPAQUE: &str = "Opaque";
 
-/// The maximum number of owners that are read. A copy has one.
+/// The maximum number of owners that are read. A copy has one, and one more would be enough.
 const MAX_OWNERS: usize = 64;
 
 /// A ConfigMap or a Secret, as the apiserver sends it.
@@ -54,21 +54,10 @@ struct Metadata {
     labels: Texts,
     #[serde(default)]
     annotations: Texts,
-    #[serde(default, deserialize_with = "first_owners")]
+    #[serde(default, deserialize_with = "raw::first::<MAX_OWNERS, _, _>")]
     owner_references: Vec<OwnerReference>,
     /// The unparsed list of finalizers.
     finalizers: Option<Box<RawValue>>,
-}
-
-/// Reads the first owners: one more than a copy has would be enough.
-fn first_owners<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<OwnerReference>, D::Error> {
-    raw::fold(deserializer, Vec::new(), |owners, owner| {
-        if owners.len() < MAX_OWNERS {
-            owners.push(owner);
-        }
-    })
 }
 
 /// The error of an object that cannot be read. It says nothing more, because that might be a value.
