@@ -156,32 +156,17 @@ impl HashKey {
 
     /// Returns the mark of a rotation.
     fn rotation(&self, namespace: &Name, rotated: &Rotated) -> [u8; ROTATION_LENGTH] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
-        let mut text = |part: &str| {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part.as_bytes());
-        };
-        text("rotation");
-        text(namespace.as_str());
+        let mut mac = self.mac_over(&["rotation", namespace.as_str()]);
         for (class, versions) in rotated {
-            let class = class.as_str();
-            mac.update(&(class.len() as u64).to_be_bytes());
-            mac.update(class.as_bytes());
+            add_text(&mut mac, class.as_str());
             mac.update(versions.as_bytes());
         }
-        let mac: [u8; 32] = mac.finalize().into_bytes().into();
-        let mut mark = [0; ROTATION_LENGTH];
-        mark.copy_from_slice(&mac[..ROTATION_LENGTH]);
-        mark
+        mark(mac)
     }
 
     /// Returns the mark of a hash that is set in place of `value`, for the same contents.
     fn renewal(&self, value: &str) -> [u8; ROTATION_LENGTH] {
-        let mac = self.mac_of(&["renewal", value]);
-        let mut mark = [0; ROTATION_LENGTH];
-        mark.copy_from_slice(&mac[..ROTATION_LENGTH]);
-        mark
+        mark(self.mac_over(&["renewal", value]))
     }
 
     /// Returns the MAC over texts, of which the first says what they are for. No other list of texts has the same one.
@@ -190,22 +175,34 @@ impl HashKey {
     }
 
     fn mac_over(&self, texts: &[&str]) -> Hmac<Sha256> {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
+        let mut mac = self.new_mac();
         for text in texts {
-            mac.update(&(text.len() as u64).to_be_bytes());
-            mac.update(text.as_bytes());
+            add_text(&mut mac, text);
         }
         mac
     }
 
     /// Returns the MAC over no contents.
     fn empty_mac(&self) -> Hmac<Sha256> {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
+        let mut mac = self.new_mac();
         mac.update(PREFIX.as_bytes());
         mac
     }
+
+    fn new_mac(&self) -> Hmac<Sha256> {
+        Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length")
+    }
+}
+
+fn add_text(mac: &mut Hmac<Sha256>, text: &str) {
+    mac.update(&(text.len() as u64).to_be_bytes());
+    mac.update(text.as_bytes());
+}
+
+/// Returns the beginning of a MAC.
+fn mark(mac: Hmac<Sha256>) -> [u8; ROTATION_LENGTH] {
+    let mac = mac.finalize().into_bytes();
+    std::array::from_fn(|at| mac[at])
 }
 
 /// Passes to `sink` the bytes that the MAC covers for one object. Parts have a fixed length or a length
