@@ -99,13 +99,16 @@ impl Object {
 }
 
 /// The reason why a source is not copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotCopied {
     /// It is a copy itself.
+    #[error("the source is a copy itself")]
     IsCopy,
     /// Objects of its type are never copied.
+    #[error("Secrets of this type are never copied")]
     NotAllowed,
     /// It lacks this key.
+    #[error("the source has no key {0:?}; copies stay as they are")]
     KeyNotFound(String),
 }
 

@@ -1,7 +1,5 @@
 //! The state of the copies, as the status of a ClusterConfigSync tells it.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use pod_reloader_api::{ClusterConfigSyncStatus, Conflict};
 
@@ -29,20 +27,27 @@ pub enum Outcome {
     Failed(Reason),
 }
 
-/// The reason why a namespace has no exact copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason why a namespace has no exact copy. The words of the apiserver are left out, because they may quote a
+/// value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// An object that is not ours has the name.
+    #[error("an object that is not a copy of the source has the name")]
     ExistsNotOurs,
     /// An older ClusterConfigSync has copies of that name there.
+    #[error("ClusterConfigSync {0} is older and has copies of that name here")]
     OtherSync(Name),
     /// The quota of the namespace is used up.
+    #[error("the quota of the namespace is used up")]
     QuotaExceeded,
     /// The operator has no right to write the copy, or a policy forbids it.
+    #[error("pod-reloader is not allowed to write the copy")]
     Forbidden,
     /// The apiserver, or a webhook, does not accept the copy.
+    #[error("the cluster does not accept the copy")]
     Refused,
     /// The apiserver could not be asked. It is asked again.
+    #[error("the copy could not be written, trying again")]
     Failed,
 }
 
@@ -60,40 +65,26 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    /// Writes a sentence. The words of the apiserver are left out, because they may quote a value.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ExistsNotOurs => {
-                f.write_str("an object that is not a copy of the source has the name")
-            }
-            Self::OtherSync(other) => {
-                write!(
-                    f,
-                    "ClusterConfigSync {other} is older and has copies of that name here"
-                )
-            }
-            Self::QuotaExceeded => f.write_str("the quota of the namespace is used up"),
-            Self::Forbidden => f.write_str("pod-reloader is not allowed to write the copy"),
-            Self::Refused => f.write_str("the cluster does not accept the copy"),
-            Self::Failed => f.write_str("the copy could not be written, trying again"),
-        }
-    }
-}
-
 /// The reason why no namespace gets a copy, or a new content.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// The spec cannot be worked with.
+    #[error(transparent)]
     Invalid(InvalidSync),
     /// The Namespace of the source was deleted and made again since the spec was written. Whoever wrote the spec was
     /// asked about the source in the earlier one.
+    #[error(
+        "the namespace of the source was deleted and made again; copies stay as they are until the spec is changed, by somebody who may read the source"
+    )]
     SourceNamespaceReplaced,
     /// There is no source.
+    #[error("the source does not exist; copies stay as they are")]
     SourceNotFound,
     /// The operator may not read the source.
+    #[error("pod-reloader is not allowed to read the source")]
     SourceForbidden,
     /// The source is not copied.
+    #[error(transparent)]
     Source(NotCopied),
 }
 
@@ -108,28 +99,6 @@ impl Obstacle {
             Self::Source(NotCopied::IsCopy) => "SourceIsCopy",
             Self::Source(NotCopied::NotAllowed) => "SourceNotAllowed",
             Self::Source(NotCopied::KeyNotFound(_)) => "KeyNotFound",
-        }
-    }
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(error) => write!(f, "{error}"),
-            Self::SourceNamespaceReplaced => f.write_str(
-                "the namespace of the source was deleted and made again; copies stay as they are until the spec is changed, by somebody who may read the source",
-            ),
-            Self::SourceNotFound => {
-                f.write_str("the source does not exist; copies stay as they are")
-            }
-            Self::SourceForbidden => f.write_str("pod-reloader is not allowed to read the source"),
-            Self::Source(NotCopied::IsCopy) => f.write_str("the source is a copy itself"),
-            Self::Source(NotCopied::NotAllowed) => {
-                f.write_str("Secrets of this type are never copied")
-            }
-            Self::Source(NotCopied::KeyNotFound(key)) => {
-                write!(f, "the source has no key {key:?}; copies stay as they are")
-            }
         }
     }
 }
