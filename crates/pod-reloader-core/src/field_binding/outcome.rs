@@ -1,7 +1,5 @@
 //! The state of fields, as the status of a FieldBinding tells it.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use pod_reloader_api::{FieldBindingStatus, FieldState};
 
@@ -42,35 +40,57 @@ pub const REASONS: [&str; 17] = [
 const MAX_NAMED: usize = 3;
 
 /// The reason why a field is not equal to its key. It holds no value, and no words of the apiserver: these quote values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The operator has not been given the kind of the target, in this version.
+    #[error("pod-reloader has not been given this kind, in this version, by its configuration")]
     KindNotAllowed,
     /// [`MAX_BINDINGS`] older FieldBindings write to the target.
+    #[error(
+        "{MAX_BINDINGS} older FieldBindings write to the custom resource, and no more than these do"
+    )]
     TooManyBindings,
     /// There is no source.
+    #[error("the source does not exist; the field stays as it is")]
     SourceNotFound,
     /// The source lacks the key.
+    #[error("the source has no key {0:?}; the field stays as it is")]
     KeyNotFound(Box<str>),
     /// The key is no value of the type of the field.
+    #[error("{0}; the field stays as it is")]
     InvalidValue(InvalidValue),
     /// There is no target.
+    #[error("the custom resource does not exist")]
     TargetNotFound,
     /// The beginning of the path, up to here, leads to nothing.
+    #[error(
+        "the custom resource has no {0}; pod-reloader writes fields, and makes nothing around them"
+    )]
     PathNotFound(Box<str>),
     /// The beginning of the path, up to here, leads to several elements of a list.
+    #[error("the custom resource has several elements {0}")]
     PathAmbiguous(Box<str>),
     /// The path leads to an object or a list.
+    #[error("the path leads to an object or a list")]
     NotAField,
     /// An older FieldBinding has the field.
+    #[error("FieldBinding {0} is older and has this field")]
     Conflict(Name),
     /// Somebody else keeps changing the field, or the key: this manager, if it is known.
+    #[error("{}; it is written once a minute at most", contended(.0))]
     Contended(Option<Box<str>>),
     /// The cluster does not accept the values.
+    #[error(
+        "the cluster does not accept the values that the fields of this FieldBinding should have"
+    )]
     Rejected,
     /// The operator has no right to read the source, or to read or write the target.
+    #[error(
+        "pod-reloader is not allowed to read the source, or to read or write the custom resource"
+    )]
     Forbidden,
     /// The apiserver could not be asked. It is asked again.
+    #[error("the field could not be written, trying again")]
     Failed,
 }
 
@@ -96,52 +116,10 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    /// Writes a sentence.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::KindNotAllowed => f.write_str(
-                "pod-reloader has not been given this kind, in this version, by its configuration",
-            ),
-            Self::TooManyBindings => write!(
-                f,
-                "{MAX_BINDINGS} older FieldBindings write to the custom resource, and no more than these do"
-            ),
-            Self::SourceNotFound => {
-                f.write_str("the source does not exist; the field stays as it is")
-            }
-            Self::KeyNotFound(key) => write!(
-                f,
-                "the source has no key {key:?}; the field stays as it is"
-            ),
-            Self::InvalidValue(error) => write!(f, "{error}; the field stays as it is"),
-            Self::TargetNotFound => f.write_str("the custom resource does not exist"),
-            Self::PathNotFound(upto) => write!(
-                f,
-                "the custom resource has no {upto}; pod-reloader writes fields, and makes nothing around them"
-            ),
-            Self::PathAmbiguous(upto) => {
-                write!(f, "the custom resource has several elements {upto}")
-            }
-            Self::NotAField => f.write_str("the path leads to an object or a list"),
-            Self::Conflict(other) => {
-                write!(f, "FieldBinding {other} is older and has this field")
-            }
-            Self::Contended(Some(manager)) => write!(
-                f,
-                "{manager} keeps changing the field; it is written once a minute at most"
-            ),
-            Self::Contended(None) => f.write_str(
-                "the field, or its key, keeps changing; it is written once a minute at most",
-            ),
-            Self::Rejected => f.write_str(
-                "the cluster does not accept the values that the fields of this FieldBinding should have",
-            ),
-            Self::Forbidden => f.write_str(
-                "pod-reloader is not allowed to read the source, or to read or write the custom resource",
-            ),
-            Self::Failed => f.write_str("the field could not be written, trying again"),
-        }
+fn contended(manager: &Option<Box<str>>) -> String {
+    match manager {
+        Some(manager) => format!("{manager} keeps changing the field"),
+        None => "the field, or its key, keeps changing".to_owned(),
     }
 }
 
