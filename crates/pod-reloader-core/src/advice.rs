@@ -3,7 +3,6 @@
 mod stakater;
 
 use std::borrow::Cow;
-use std::fmt;
 
 use crate::annotations::{
     ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, EXCLUDE_SECRET_PROVIDER_CLASSES, HELD, HOLD,
@@ -31,9 +30,10 @@ use crate::window::Windows;
 pub(crate) const MAX_ADVICE: usize = 10;
 
 /// A warning about one annotation or label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Advice {
     /// An annotation or label that nobody reads.
+    #[error("{}", unknown(name, *place, *meant))]
     Unknown {
         /// The name after our prefix, made safe to print.
         name: String,
@@ -43,6 +43,7 @@ pub enum Advice {
         meant: Option<&'static Key>,
     },
     /// An annotation or label that is read elsewhere.
+    #[error("{} has no effect as {place}; {}", key.key, remedy(key))]
     Misplaced {
         /// The annotation or label.
         key: &'static Key,
@@ -50,6 +51,7 @@ pub enum Advice {
         place: Place,
     },
     /// A value that is not among those that an annotation takes.
+    #[error("{} {value} {effect}; it takes {values}", key.key)]
     NoValue {
         /// The annotation.
         key: &'static Key,
@@ -61,6 +63,7 @@ pub enum Advice {
         values: &'static str,
     },
     /// A time that is not a duration: another one applies.
+    #[error("{key} {value} is not a duration such as 90s or 1h30m; {default} applies")]
     NoDuration {
         /// The annotation.
         key: &'static str,
@@ -70,6 +73,7 @@ pub enum Advice {
         default: &'static str,
     },
     /// A time of more than [`MAX_SETTLE_PERIOD`], which applies instead.
+    #[error("{key} {value} is too long; {} minutes apply", MAX_SETTLE_PERIOD.as_secs() / 60)]
     TooLong {
         /// The annotation.
         key: &'static str,
@@ -77,16 +81,26 @@ pub enum Advice {
         value: String,
     },
     /// An item of [`TOGETHER`], safe to print, that names no object which the workload tracks.
+    #[error("{TOGETHER} names {0}, which is not tracked; nothing waits for it")]
     NotTracked(String),
     /// An object that is listed, that does not exist, and that no pod uses.
+    #[error(
+        "{} {} is listed and does not exist (yet), and the pods do not use it", .0.kind, .0.name
+    )]
     Absent(Reference),
     /// A regular expression, safe to print, that matches no object of this kind.
+    #[error("no {0} matches the regular expression {1} (yet)")]
     NoMatch(ConfigKind, String),
     /// A search for objects with a mark that none of those have that the pods use.
+    #[error(
+        "{SEARCH} finds nothing (yet): no object that the pods use has the annotation {STAKATER_MATCH}"
+    )]
     NoneMarked,
     /// The annotation [`RELOAD_URL`] where pods are restarted anyway, and the reason.
+    #[error("{RELOAD_URL} has no effect, pods are restarted: {0}")]
     NoReload(&'static str),
     /// An annotation of another tool that is not read.
+    #[error("{key} {why}")]
     Foreign {
         /// The annotation, made safe to print.
         key: String,
@@ -95,77 +109,23 @@ pub enum Advice {
     },
 }
 
-impl fmt::Display for Advice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { name, place, meant } => fmt_unknown(f, name, *place, *meant),
-            Self::Misplaced { key, place } => {
-                write!(f, "{} has no effect as {place}; ", key.key)?;
-                match key.is_ours {
-                    true => f.write_str("pod-reloader alone writes it, remove it"),
-                    false => write!(f, "make it {}", key.place),
-                }
-            }
-            Self::NoValue {
-                key,
-                value,
-                effect,
-                values,
-            } => write!(f, "{} {value} {effect}; it takes {values}", key.key),
-            Self::NoDuration {
-                key,
-                value,
-                default,
-            } => write!(
-                f,
-                "{key} {value} is not a duration such as 90s or 1h30m; {default} applies"
-            ),
-            Self::TooLong { key, value } => write!(
-                f,
-                "{key} {value} is too long; {} minutes apply",
-                MAX_SETTLE_PERIOD.as_secs() / 60
-            ),
-            Self::NotTracked(item) => write!(
-                f,
-                "{TOGETHER} names {item}, which is not tracked; nothing waits for it"
-            ),
-            Self::Absent(Reference { kind, name, .. }) => write!(
-                f,
-                "{kind} {name} is listed and does not exist (yet), and the pods do not use it"
-            ),
-            Self::NoMatch(kind, pattern) => {
-                write!(
-                    f,
-                    "no {kind} matches the regular expression {pattern} (yet)"
-                )
-            }
-            Self::NoneMarked => write!(
-                f,
-                "{SEARCH} finds nothing (yet): no object that the pods use has the annotation {STAKATER_MATCH}"
-            ),
-            Self::NoReload(why) => {
-                write!(f, "{RELOAD_URL} has no effect, pods are restarted: {why}")
-            }
-            Self::Foreign { key, why } => write!(f, "{key} {why}"),
-        }
-    }
-}
-
-fn fmt_unknown(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    place: Place,
-    meant: Option<&Key>,
-) -> fmt::Result {
+fn unknown(name: &str, place: Place, meant: Option<&Key>) -> String {
     let kind = match place.is_of_labels() {
         true => "label",
         false => "annotation",
     };
-    write!(f, "unknown {kind} {PREFIX}{name}")?;
-    match meant {
-        Some(meant) if meant.place == place => write!(f, "; did you mean {}?", meant.key),
-        Some(meant) => write!(f, "; did you mean {}, {}?", meant.key, meant.place),
-        None => Ok(()),
+    let guess = match meant {
+        Some(meant) if meant.place == place => format!("; did you mean {}?", meant.key),
+        Some(meant) => format!("; did you mean {}, {}?", meant.key, meant.place),
+        None => String::new(),
+    };
+    format!("unknown {kind} {PREFIX}{name}{guess}")
+}
+
+fn remedy(key: &Key) -> String {
+    match key.is_ours {
+        true => "pod-reloader alone writes it, remove it".to_owned(),
+        false => format!("make it {}", key.place),
     }
 }
 
