@@ -14,6 +14,7 @@ mod action;
 mod api_groups;
 mod brake;
 mod certificates;
+mod clock;
 pub(crate) mod controller;
 mod cron_jobs;
 mod deleted;

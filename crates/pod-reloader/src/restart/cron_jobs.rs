@@ -14,6 +14,7 @@ use tracing::info;
 
 use crate::live::error::in_own_words;
 use crate::report::notice::Notice;
+use crate::restart::clock::now;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
@@ -115,8 +116,4 @@ impl CronJobs {
         };
         info!(%namespace, name = &**name, why, "a CronJob was not run");
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

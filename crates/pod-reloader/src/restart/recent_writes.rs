@@ -11,6 +11,8 @@ use pod_reloader_core::room::give_back_room;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
+use crate::restart::clock::now;
+
 /// The recent writes of this process to workloads. They outlive a term of leadership.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentWrites(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
@@ -97,8 +99,4 @@ impl RecentWrites {
         all.retain(|_, writes| !writes.is_over(now));
         give_back_room(&mut all);
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::metrics::Metrics;
 use crate::report::notice::Notice;
+use crate::restart::clock::now;
 use crate::restart::error::RestartError;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
@@ -153,10 +154,6 @@ impl StuckPods {
             Err(error) => Err(error),
         }
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }
 
 /// Returns the time between two looks at a StatefulSet.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
@@ -94,13 +95,11 @@ fn look(round: &mut Option<Box<Round>>, workload: &Workload, objects: &Objects, 
         return;
     };
     let contents = workload.references.contents(objects);
-    let now = Instant::now().into_std();
     let round = round.get_or_insert_default();
-    round.look(together, &contents, is_due, now);
+    round.look(together, &contents, is_due, now());
 }
 
 /// Returns whether a restart that is due has to wait for objects.
 fn verdict(round: Option<&mut Round>, together: &Together) -> Verdict {
-    let now = Instant::now().into_std();
-    round.map_or(Verdict::Go, |round| round.verdict(together, now))
+    round.map_or(Verdict::Go, |round| round.verdict(together, now()))
 }

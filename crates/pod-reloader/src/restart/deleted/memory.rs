@@ -9,6 +9,8 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::restart::clock::now;
+
 /// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
 #[derive(Default)]
 pub(crate) struct Deleted(Mutex<lasting::Deleted>);
@@ -59,8 +61,4 @@ impl Deleted {
     pub(crate) fn tidy(&self) {
         self.0.lock().tidy(now());
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

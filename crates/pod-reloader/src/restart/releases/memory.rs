@@ -13,6 +13,7 @@ use pod_reloader_core::workload::Workload;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 
 /// The time for which a new leader waits for the first lists of releases. Without the right to list them, or
@@ -48,8 +49,7 @@ impl Releases {
 
     /// Takes in a revision.
     pub(crate) fn apply(&self, revision: Revision) -> AppliedRevision {
-        let now = Instant::now().into_std();
-        self.rules.lock().apply(revision, now)
+        self.rules.lock().apply(revision, now())
     }
 
     /// Forgets a revision that is gone. Returns true if it was known.
@@ -72,8 +72,7 @@ impl Releases {
 
     /// Notes that a restart has waited for a release in vain.
     pub(crate) fn give_up(&self, release: &Release) {
-        let now = Instant::now().into_std();
-        self.rules.lock().give_up(release, now);
+        self.rules.lock().give_up(release, now());
     }
 
     /// Returns true if no release is stored, so that none is waited for.
@@ -110,7 +109,7 @@ impl Releases {
             namespace: &workload.id.namespace,
             name: &workload.id.name,
         };
-        let times = (since.into_std(), Instant::now().into_std());
+        let times = (since.into_std(), now());
         let rules = self.rules.lock();
         rules.wait(candidate, &changes, times, self.patience)
     }

@@ -1,7 +1,6 @@
 //! Plays one round of reloads: lists, annotates and calls the pods of a workload as the rule says.
 
 use std::sync::Arc;
-use std::time::Instant as Moment;
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
@@ -13,6 +12,7 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::calls::{Calls, SHARE};
+use crate::restart::clock::now;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
@@ -108,8 +108,4 @@ async fn sync(pods: &Resources<ReloadingPod>, pod: &ReloadingPod) -> Result<(), 
 fn is_forbidden(error: &CallError) -> bool {
     let has_changed = error.is_conflict() || error.is_failed_test() || error.is_not_found();
     error.is_refusal() && !has_changed
-}
-
-fn now() -> Moment {
-    Instant::now().into_std()
 }

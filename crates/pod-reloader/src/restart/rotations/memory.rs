@@ -6,6 +6,7 @@ use pod_reloader_core::rotation::{ChangedStatuses, Class, Statuses};
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus};
 use tokio::time::Instant;
 
+use crate::restart::clock::now;
 use crate::runtime::complaint::Complaint;
 
 /// The statuses that were changed since their creation.
@@ -38,8 +39,4 @@ impl Rotations {
         let news = self.statuses.lock().last_news(namespace, classes);
         news.map(Instant::from_std)
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

@@ -7,6 +7,7 @@ use pod_reloader_core::limit::{self, Full};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
+use crate::restart::clock::now;
 use crate::restart::parts::Parts;
 use crate::restart::restraint::Phase;
 use crate::runtime::worker::Worker;
@@ -70,8 +71,4 @@ impl Slots {
         }
         Ok(())
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

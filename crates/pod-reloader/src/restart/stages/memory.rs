@@ -9,6 +9,7 @@ use pod_reloader_core::staging::Staging;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
+use crate::restart::clock::now;
 use crate::restart::restraint::Phase;
 
 /// What is known of workloads whose restarts are staged.
@@ -123,8 +124,4 @@ impl Stages {
         }
         turn
     }
-}
-
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }
