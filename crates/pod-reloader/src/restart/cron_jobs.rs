@@ -84,11 +84,8 @@ impl CronJobs {
             Err(error) => Err(error),
         };
         self.memories.with(id, |memory| memory.run = None);
-        let WorkloadId {
-            namespace, name, ..
-        } = id;
         match begun {
-            Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
+            Ok(Some(job)) => info!(namespace = %id.namespace, name = &*id.name, job, "ran a CronJob"),
             Ok(None) => {}
             Err(error) => {
                 let notice = Notice::NotRun(in_own_words(&error).to_owned());
@@ -100,9 +97,6 @@ impl CronJobs {
 
     /// Reports that a CronJob is not run out of schedule.
     fn not_run(&self, workload: &Workload, why: NoRun) {
-        let WorkloadId {
-            namespace, name, ..
-        } = &*workload.id;
         let why = match why {
             NoRun::TooLate => {
                 let error = "it could not begin within startingDeadlineSeconds";
@@ -114,6 +108,7 @@ impl CronJobs {
             NoRun::Scheduled => "its schedule has run it since",
             NoRun::Deleted => "it is being deleted",
         };
-        info!(%namespace, name = &**name, why, "a CronJob was not run");
+        let id = &*workload.id;
+        info!(namespace = %id.namespace, name = &*id.name, why, "a CronJob was not run");
     }
 }

@@ -264,10 +264,5 @@ fn youngest(changes: &Changes, objects: &Objects) -> Option<Timestamp> {
 }
 
 fn log_reload(id: &WorkloadId, message: &str) {
-    let WorkloadId {
-        kind,
-        namespace,
-        name,
-    } = id;
-    info!(%kind, %namespace, name = &**name, "{message}");
+    info!(kind = %id.kind, namespace = %id.namespace, name = &*id.name, "{message}");
 }

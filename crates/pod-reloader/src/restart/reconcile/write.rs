@@ -5,7 +5,7 @@ use std::time::Duration;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
+use pod_reloader_core::workload::{Restart, Workload};
 use tokio::time::Instant;
 use tracing::info;
 
@@ -210,12 +210,8 @@ impl Reconciler {
             self.progress
                 .recent_writes
                 .baseline_written(&workload.id, baseline);
-            let WorkloadId {
-                kind,
-                namespace,
-                name,
-            } = &*workload.id;
-            info!(%kind, %namespace, name = &**name, "wrote a baseline");
+            let id = &*workload.id;
+            info!(kind = %id.kind, namespace = %id.namespace, name = &*id.name, "wrote a baseline");
         };
         self.writes
             .write(workload, patch, is_written, written)
@@ -235,10 +231,6 @@ fn restart_patch(workload: &Workload, stamp: &Stamp<'_>, baseline: &str) -> json
 }
 
 fn log_restart(workload: &Workload, cause: Cause, message: &str) {
-    let WorkloadId {
-        kind,
-        namespace,
-        name,
-    } = &*workload.id;
-    info!(%kind, %namespace, name = &**name, ?cause, "{message}");
+    let id = &*workload.id;
+    info!(kind = %id.kind, namespace = %id.namespace, name = &*id.name, ?cause, "{message}");
 }
