@@ -3,27 +3,28 @@
 //!
 //! Its rule is `pod_reloader_core::rotation`.
 
-mod memory;
 pub(crate) mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use parking_lot::Mutex;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, rotated};
+use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, Statuses, rotated};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-use self::memory::Rotations;
 use crate::metrics::RESTART;
+use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
 use crate::restart::settings::Settings;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
+use crate::runtime::complaint::Complaint;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
@@ -38,7 +39,10 @@ pub(crate) struct RotatedPods {
     client: Client,
     budget: Budget,
     errors: ControllerErrors,
-    rotations: Rotations,
+    /// The statuses that were changed since their creation.
+    statuses: Mutex<Statuses>,
+    /// What failed when live lists were read, so that it is logged once.
+    complaint: Mutex<Complaint>,
     workloads: Arc<Workloads>,
     worker: Arc<Worker<WorkloadId>>,
 }
@@ -56,7 +60,8 @@ impl RotatedPods {
                 client: client.clone(),
                 budget: budget.clone(),
                 errors: parts.metrics.errors.of(RESTART),
-                rotations: Rotations::default(),
+                statuses: Mutex::default(),
+                complaint: Mutex::default(),
                 workloads: parts.workloads.clone(),
                 worker: parts.worker.clone(),
             })
@@ -65,19 +70,19 @@ impl RotatedPods {
 
     /// Takes in a status as it is now.
     pub(crate) fn seen(&self, status: &PodStatus) {
-        let class = self.rotations.saw(status);
+        let class = self.statuses.lock().saw(status, now());
         self.push_mounting(class);
     }
 
     /// Takes in that a status is gone.
     pub(crate) fn gone(&self, status: &PodStatus) {
-        let class = self.rotations.gone(status);
+        let class = self.statuses.lock().gone(status, now());
         self.push_mounting(class);
     }
 
     /// Takes in a complete list of the statuses in a namespace, or in all of them.
     pub(crate) fn listed(&self, namespace: Option<&Name>, changed: ChangedStatuses) {
-        let classes = self.rotations.listed(namespace, changed);
+        let classes = self.statuses.lock().listed(namespace, changed, now());
         self.push_mounting(classes);
     }
 
@@ -97,7 +102,9 @@ impl RotatedPods {
         let Some(classes) = workload.rare().classes.as_deref() else {
             return;
         };
-        let Some(news) = self.rotations.last_news(&workload.id.namespace, classes) else {
+        let namespace = &workload.id.namespace;
+        let news = self.statuses.lock().last_news(namespace, classes);
+        let Some(news) = news.map(Instant::from_std) else {
             return;
         };
         let settled = news + self.settings.settle_period(workload);
@@ -106,7 +113,7 @@ impl RotatedPods {
             return;
         }
         let listed = self.rotated(workload, classes).await;
-        let mut complaint = self.rotations.complaint.lock();
+        let mut complaint = self.complaint.lock();
         match listed {
             Ok(rotated) => {
                 complaint.settled();
