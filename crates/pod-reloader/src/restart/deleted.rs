@@ -2,21 +2,20 @@
 //!
 //! Its rule is `pod_reloader_core::lasting`.
 
-mod memory;
-
 use std::sync::Arc;
 
 use kube::api::Patch;
+use parking_lot::Mutex;
 use pod_reloader_core::by_kind;
-use pod_reloader_core::lasting::Lasting;
+use pod_reloader_core::lasting::{Deleted, Lasting};
 use pod_reloader_core::object::{Object, Served};
-use pod_reloader_core::workload::WorkloadId;
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use self::memory::Deleted;
 use crate::metrics::{Metrics, RESTART};
 use crate::report::notice::Notice;
+use crate::restart::clock::now;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedKinds, version};
 use crate::restart::parts::Parts;
@@ -27,8 +26,8 @@ use crate::runtime::error::CallError;
 
 /// Puts settings back on workloads that have come back.
 pub(crate) struct LostSettings {
-    /// The workloads that may come back, and what people had set on them.
-    pub(crate) deleted: Deleted,
+    /// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
+    pub(crate) deleted: Mutex<Deleted>,
     metrics: Metrics,
     errors: ControllerErrors,
     progress: Arc<Progress>,
@@ -39,7 +38,7 @@ pub(crate) struct LostSettings {
 impl LostSettings {
     pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
         Self {
-            deleted: Deleted::default(),
+            deleted: Mutex::default(),
             metrics: parts.metrics.clone(),
             errors: parts.metrics.errors.of(RESTART),
             progress: parts.progress.clone(),
@@ -48,14 +47,30 @@ impl LostSettings {
         }
     }
 
+    /// Remembers what people had set on a workload that was deleted.
+    pub(crate) fn remember(&self, workload: &Workload, settings: Lasting) {
+        let (id, uid) = (&*workload.id, &*workload.uid);
+        let is_noted = self.deleted.lock().note(id, uid, settings, now());
+        if !is_noted {
+            warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
+        }
+    }
+
+    /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
+    /// has its settings again.
+    pub(crate) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
+        let is_back = self.deleted.lock().is_back(&workload.id, &workload.uid);
+        is_back.then(|| (*workload.id).clone())
+    }
+
     /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
     /// possible: until then, nothing may be decided about the workload.
     pub(crate) async fn put_back(&self, id: &WorkloadId) -> Option<Instant> {
-        let settings = self.deleted.due(id)?;
+        let settings = self.deleted.lock().due(id, now())?;
         let served = self.kinds.get(id.kind)?;
         let outcome = by_kind!(id.kind, O => self.give_back::<O>(&served, id, &settings).await);
         let Err(error) = outcome else {
-            self.deleted.put_back(id, &settings);
+            self.deleted.lock().put_back(id, &settings, now());
             return None;
         };
         // It is gone again, and may come back once more.
@@ -69,10 +84,11 @@ impl LostSettings {
         }
         if is_moved || !error.is_refusal() {
             debug!(workload = %id, reason = error.reason(), "cannot put settings back, trying again");
-            return Some(self.deleted.failed(id, &settings));
+            let next = self.deleted.lock().failed(id, &settings, now());
+            return Some(next.into());
         }
         warn!(workload = %id, reason = error.reason(), "cannot put back what people had set before this workload was deleted and created again");
-        self.deleted.forget(id, &settings);
+        self.deleted.lock().forget(id, &settings);
         None
     }
 

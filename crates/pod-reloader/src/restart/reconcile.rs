@@ -153,7 +153,7 @@ impl Reconciler {
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.intake.read(kind, object) {
-            let back = self.lost_settings.deleted.back(&workload);
+            let back = self.lost_settings.back(&workload);
             self.intake.take_in(workload, version);
             // It need not be managed until it has its settings again. It must have been taken in before it is queued:
             // otherwise its state without settings could be taken in after the answer that has them, and a hold is not
@@ -171,7 +171,7 @@ impl Reconciler {
     ) -> Option<WorkloadId> {
         let version = version(&object);
         let workload = self.intake.read(kind, object)?;
-        let back = self.lost_settings.deleted.back(&workload);
+        let back = self.lost_settings.back(&workload);
         let id = self.intake.apply(workload, version);
         // Queued last, as in `workload_seen`.
         self.worker.push_all(back);
@@ -189,7 +189,7 @@ impl Reconciler {
             if let Some(lasting) = lasting
                 && self.intake.includes(&workload)
             {
-                self.lost_settings.deleted.remember(&workload, lasting);
+                self.lost_settings.remember(&workload, lasting);
             }
             self.workload_gone(&workload.id);
         }
@@ -254,7 +254,7 @@ impl Reconciler {
         if let Some(namespaces) = self.namespaces() {
             namespaces.remove(namespace);
         }
-        self.lost_settings.deleted.forget_all_in(namespace);
+        self.lost_settings.deleted.lock().forget_all_in(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
             self.workload_gone(&id);
         }

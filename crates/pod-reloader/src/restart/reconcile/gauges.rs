@@ -1,6 +1,7 @@
 //! Publishes the metrics that are computed from all workloads, and forgets what they no longer need.
 
 use super::Reconciler;
+use crate::restart::clock::now;
 
 /// Updates these metrics, and forgets whatever is no longer of use.
 pub(super) fn publish(reconciler: &Reconciler) {
@@ -13,7 +14,7 @@ pub(super) fn publish(reconciler: &Reconciler) {
     } = reconciler;
     digests.retain(|reference| workloads.is_referenced(reference));
     progress.recent_writes.tidy();
-    reconciler.lost_settings.deleted.tidy();
+    reconciler.lost_settings.deleted.lock().tidy(now());
     let (config_objects, references) = workloads.referenced();
     metrics.config_objects.set(config_objects as i64);
     metrics.references.set(references as i64);
