@@ -3,7 +3,6 @@
 //!
 //! Its rule is `pod_reloader_core::release`.
 
-mod memory;
 mod restraint;
 mod waits;
 pub(crate) mod watch;

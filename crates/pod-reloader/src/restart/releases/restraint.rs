@@ -1,21 +1,29 @@
 //! Holds restarts back for releases, and takes in what watches show of these.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use parking_lot::Mutex;
+use pod_reloader_core::digest::Presence;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::release::{AppliedRevision, Release, Revision, Tool, Wait};
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::release::{
+    AppliedRevision, Candidate, Change, Release, Releases, Revision, Tool, Wait,
+};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::WorkloadId;
-use tokio::time::Instant;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
+use crate::restart::clock::now;
+use crate::restart::digests::Snapshot;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
-use crate::restart::releases::memory::Releases;
 use crate::restart::releases::waits;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::runtime::worker::Worker;
@@ -23,9 +31,18 @@ use crate::runtime::worker::Worker;
 /// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
 const PART_OF_MEMORY: usize = 8;
 
+/// The time for which a new leader waits for the first lists of releases. Without the right to list them, or
+/// without their kind, no list arrives.
+const FIRST_LISTS: Duration = Duration::from_secs(5);
+
 /// Holds a restart back while its release is under way.
 pub(crate) struct ReleaseWait {
-    releases: Releases,
+    /// The time for which a restart waits after the last sign of a release.
+    patience: Duration,
+    /// The releases, as they were last seen.
+    releases: Mutex<Releases>,
+    /// The number of lists that have not arrived yet.
+    lists_due: watch::Sender<usize>,
     memories: Memories,
     progress: Arc<Progress>,
     metrics: Metrics,
@@ -35,12 +52,11 @@ pub(crate) struct ReleaseWait {
 impl ReleaseWait {
     pub(crate) fn new(parts: &Parts, scope: &Scope) -> Self {
         let settings = &parts.settings;
+        let (places, share) = (scope.releases(), settings.namespace_memory / PART_OF_MEMORY);
         Self {
-            releases: Releases::new(
-                settings.release_wait,
-                scope.releases(),
-                settings.namespace_memory / PART_OF_MEMORY,
-            ),
+            patience: settings.release_wait,
+            releases: Mutex::new(Releases::new(places, share)),
+            lists_due: watch::Sender::new(places.values().map(Vec::len).sum()),
             memories: parts.progress.memories.clone(),
             progress: parts.progress.clone(),
             metrics: parts.metrics.clone(),
@@ -50,7 +66,10 @@ impl ReleaseWait {
 
     /// Waits until the releases have been listed, within reason.
     pub(crate) async fn first_lists(&self) {
-        self.releases.listed().await;
+        let mut lists_due = self.lists_due.subscribe();
+        let listed = lists_due.wait_for(|lists| *lists == 0);
+        // The wait fails only if the sender is dropped, which `self` holds.
+        let _ = timeout(FIRST_LISTS, listed).await;
     }
 
     /// Takes in a revision of a release as it is now.
@@ -59,7 +78,7 @@ impl ReleaseWait {
         let AppliedRevision {
             is_news,
             is_first_left_out,
-        } = self.releases.apply(revision);
+        } = self.releases.lock().apply(revision, now());
         if is_first_left_out {
             warn!(%release, "the releases of a namespace take more memory than their share: restarts do not wait for those that do not fit, such as this one");
         }
@@ -70,19 +89,23 @@ impl ReleaseWait {
 
     /// Takes in that a revision of a release is gone, or has been replaced.
     pub(crate) fn gone(&self, revision: &Revision) {
-        if self.releases.delete(revision) {
+        let was_known = self.releases.lock().delete(revision);
+        if was_known {
             self.moved(&revision.release);
         }
     }
 
     /// Takes in that a list of a tool's revisions in a namespace, or in all of them, begins.
     pub(crate) fn listing(&self, tool: Tool, namespace: Option<&Name>) {
-        self.releases.listing(tool, namespace);
+        self.releases.lock().listing(tool, namespace);
     }
 
     /// Takes in that such a list is complete.
     pub(crate) fn all_listed(&self, tool: Tool, namespace: Option<&Name>) {
-        for release in self.releases.all_listed(tool, namespace) {
+        self.lists_due
+            .send_modify(|lists| *lists = lists.saturating_sub(1));
+        let affected = self.releases.lock().listed(tool, namespace);
+        for release in affected {
             self.moved(&release);
         }
     }
@@ -90,6 +113,40 @@ impl ReleaseWait {
     /// Returns when the restart of a workload last stopped waiting for a release.
     pub(crate) fn ended(&self, id: &WorkloadId) -> Option<Instant> {
         waits::ended(&self.memories, id)
+    }
+
+    /// Returns the release for which the restart of a workload waits, if there is one. The restart has
+    /// waited since `since`, and is due because of `changes` to the objects in `snapshot`.
+    fn wait(
+        &self,
+        workload: &Workload,
+        snapshot: &Snapshot,
+        changes: &[(Reference, Instant)],
+        since: Instant,
+    ) -> Option<Wait> {
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|(reference, at)| {
+                let object = match snapshot.objects.get(reference) {
+                    Some(Presence::Present(object)) => Some(object),
+                    Some(Presence::Absent) | None => None,
+                };
+                Change {
+                    releases: object.map_or(&[], |object| &object.releases),
+                    version: object.and_then(|object| object.resource_version().parse().ok()),
+                    at: at.into_std(),
+                }
+            })
+            .collect();
+        let candidate = Candidate {
+            releases: &workload.releases,
+            kind: workload.id.kind,
+            namespace: &workload.id.namespace,
+            name: &workload.id.name,
+        };
+        let times = (since.into_std(), now());
+        let releases = self.releases.lock();
+        releases.wait(candidate, &changes, times, self.patience)
     }
 
     /// Queues the workloads whose restart waits for a release.
@@ -108,22 +165,21 @@ impl Restraint for ReleaseWait {
             ..
         } = *due;
         let (id, now) = (&*workload.id, Instant::now());
-        if self.releases.is_empty() {
+        if self.releases.lock().is_empty() {
             waits::note(&self.memories, id, None);
             return None;
         }
         let mut changes = self.memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= hash_since);
         let since = waits::since(&self.memories, id).unwrap_or(now);
-        let Some(Wait { release, until }) = self.releases.wait(workload, snapshot, &changes, since)
-        else {
+        let Some(Wait { release, until }) = self.wait(workload, snapshot, &changes, since) else {
             waits::note(&self.memories, id, None);
             return None;
         };
         let until = Instant::from_std(until);
         if until <= now {
             waits::note(&self.memories, id, None);
-            self.releases.give_up(&release);
+            self.releases.lock().give_up(&release, Instant::now().into_std());
             let notice = Notice::ReleaseUnfinished(release);
             self.progress.send(workload, notice);
             self.metrics.release_timeouts.inc();
