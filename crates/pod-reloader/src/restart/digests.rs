@@ -341,7 +341,7 @@ impl Digests {
             }
             let began = Instant::now();
             // Include the keys that other workloads ask about, or each of them would read the object again.
-            let mut keys = self.workloads.data_keys(reference);
+            let mut keys = self.workloads.ask(|it| it.data_keys(reference));
             keys.extend(workload.data_keys(reference).map(Into::into));
             let presence = self.source.read(reference, keys).await;
             let mut state = entry.state.lock();
@@ -370,7 +370,7 @@ impl Digests {
         if let Some(entry) = entries.get(reference) {
             return entry.clone();
         }
-        let shared = self.workloads.shared_reference(reference);
+        let shared = self.workloads.ask(|it| it.shared_reference(reference));
         let shared = shared.unwrap_or_else(|| Arc::new(reference.clone()));
         entries.entry(shared).or_default().clone()
     }

@@ -142,7 +142,7 @@ impl Intake {
 
     /// Returns true if a workload is remembered as one for which there was no room.
     pub(crate) fn is_left_out(&self, id: &WorkloadId) -> bool {
-        self.workloads.is_left_out(id)
+        self.workloads.ask(|it| it.is_left_out(id))
     }
 
     /// Takes in a workload as it is now, for those that wait for it.
@@ -168,8 +168,8 @@ impl Intake {
         // An object that nobody referenced may be remembered in an old state, because its events were ignored.
         self.digests.forget(
             affected,
-            |reference| self.workloads.stays_tracked(reference, affected),
-            |place| self.workloads.has_patterns(place),
+            |object| self.workloads.ask(|it| it.stays_tracked(object, affected)),
+            |place| self.workloads.ask(|it| it.has_patterns(place)),
         );
         self.metrics.workloads.set(self.workloads.len() as i64);
     }
@@ -204,6 +204,7 @@ impl Intake {
 
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
-        self.worker.push_all(self.workloads.that_fit(namespace));
+        let fitting = self.workloads.ask(|it| it.that_fit(namespace));
+        self.worker.push_all(fitting);
     }
 }

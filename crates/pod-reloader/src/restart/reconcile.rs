@@ -286,7 +286,7 @@ impl Reconciler {
 
     /// Returns true if any workload references the object.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
-        self.workloads.is_referenced(reference)
+        self.workloads.ask(|it| it.is_referenced(reference))
     }
 
     /// Returns the config objects that were present when they were last read.

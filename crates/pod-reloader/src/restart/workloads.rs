@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pod_reloader_core::decision::keys_relied_on;
-use pod_reloader_core::digest::DataKeys;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::index::{Affected, Applied, Index};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
@@ -128,6 +127,11 @@ impl Workloads {
         }
     }
 
+    /// Asks the index of the workloads something.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Index) -> T) -> T {
+        question(&self.0.lock().index)
+    }
+
     /// Returns the workloads that track a SecretProviderClass in a namespace.
     pub(crate) fn mounting(&self, namespace: &Name, class: &Name) -> Vec<WorkloadId> {
         let inner = self.0.lock();
@@ -135,56 +139,11 @@ impl Workloads {
         ids.cloned().collect()
     }
 
-    /// Returns the keys of an object that matter individually to any workload.
-    pub(crate) fn data_keys(&self, reference: &Reference) -> DataKeys {
-        self.0.lock().index.data_keys(reference)
-    }
-
-    /// Returns the reference to an object that a workload names, for another table to share.
-    pub(crate) fn shared_reference(&self, reference: &Reference) -> Option<Arc<Reference>> {
-        self.0.lock().index.shared_reference(reference)
-    }
-
-    /// Returns true if any workload may track the object.
-    pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
-        self.0.lock().index.is_referenced(reference)
-    }
-
-    /// Returns the number of config objects that are referenced, and the number of references to them.
-    pub(crate) fn referenced(&self) -> (usize, usize) {
-        self.0.lock().index.referenced()
-    }
-
-    /// Returns true if a workload tracks the object that already did so before `affected`.
-    pub(crate) fn stays_tracked(&self, reference: &Reference, affected: &Affected) -> bool {
-        self.0.lock().index.stays_tracked(reference, affected)
-    }
-
-    /// Returns true if any workload has a regular expression for names of a kind in a namespace.
-    pub(crate) fn has_patterns(&self, place: &(ConfigKind, Name)) -> bool {
-        self.0.lock().index.has_patterns(place)
-    }
-
     /// Returns the workloads for which `matches` holds, including those that were left out.
     pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
         let inner = self.0.lock();
         let all = inner.index.workloads().chain(inner.index.left_out());
         all.filter(|id| matches(id)).cloned().collect()
-    }
-
-    /// Returns true if the workload was left out.
-    pub(crate) fn is_left_out(&self, id: &WorkloadId) -> bool {
-        self.0.lock().index.is_left_out(id)
-    }
-
-    /// Returns the number of workloads that were left out.
-    pub(crate) fn left_out(&self) -> usize {
-        self.0.lock().index.left_out().count()
-    }
-
-    /// Returns the left-out workloads of a namespace for which there is room now.
-    pub(crate) fn that_fit(&self, namespace: &Name) -> Vec<WorkloadId> {
-        self.0.lock().index.that_fit(namespace)
     }
 
     /// Returns the number of managed workloads that pin, and were rolled out without copies.

@@ -12,14 +12,15 @@ pub(super) fn publish(reconciler: &Reconciler) {
         metrics,
         ..
     } = reconciler;
-    digests.retain(|reference| workloads.is_referenced(reference));
+    digests.retain(|object| workloads.ask(|it| it.is_referenced(object)));
     progress.recent_writes.tidy();
     reconciler.lost_settings.deleted.lock().tidy(now());
-    let (config_objects, references) = workloads.referenced();
+    let (config_objects, references) = workloads.ask(|it| it.referenced());
     metrics.config_objects.set(config_objects as i64);
     metrics.references.set(references as i64);
     metrics.digests.set(digests.len() as i64);
-    metrics.left_out.set(workloads.left_out() as i64);
+    let left_out = workloads.ask(|it| it.left_out().count());
+    metrics.left_out.set(left_out as i64);
     if reconciler.pins.is_some() {
         let without_copies = workloads.without_copies();
         metrics.without_copies.set(without_copies as i64);
