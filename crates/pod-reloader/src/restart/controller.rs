@@ -74,7 +74,7 @@ impl Restarts {
         ));
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut keeping = JoinSet::new();
-        if let Some(pins) = reconciler.pins() {
+        if let Some(pins) = &reconciler.pins {
             let client = self.clients.watch.clone();
             let keeper = Keeper::new(
                 client,

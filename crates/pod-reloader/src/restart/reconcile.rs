@@ -36,7 +36,6 @@ use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
 use crate::restart::pins::{PinParts, PinnedContent, PinnedWorkloads, Rollbacks};
 use crate::restart::progress::Progress;
-use crate::restart::releases::ReleaseWait;
 use crate::restart::restraints::Restraints;
 use crate::restart::rotations::RotatedPods;
 use crate::restart::settings::Settings;
@@ -53,18 +52,20 @@ use crate::runtime::worker::Worker;
 pub(crate) struct Reconciler {
     settings: Arc<Settings>,
     keys: Arc<Keys>,
-    metrics: Metrics,
+    pub(crate) metrics: Metrics,
     intake: Arc<Intake>,
     writes: Arc<WorkloadWrites>,
-    workloads: Arc<Workloads>,
+    pub(crate) workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
     slots: Option<Arc<Slots>>,
-    restraints: Restraints,
+    pub(crate) restraints: Restraints,
     failures: Failures,
-    pins: Option<PinParts>,
+    /// The parts that work with pins. `None` if pins are switched off.
+    pub(crate) pins: Option<PinParts>,
     certificates: LoadedCertificates,
-    rotated: Option<Arc<RotatedPods>>,
+    /// Finds out which pods have other versions of secrets. `None` if no class is tracked.
+    pub(crate) rotated: Option<Arc<RotatedPods>>,
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
     lost_settings: LostSettings,
@@ -72,8 +73,10 @@ pub(crate) struct Reconciler {
     http_reloads: Option<HttpReloads>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
-    lists: Arc<ListsDue>,
-    kinds: Arc<ServedKinds>,
+    /// The lists of workloads that have not arrived yet.
+    pub(crate) lists: Arc<ListsDue>,
+    /// The kinds that the cluster serves.
+    pub(crate) kinds: Arc<ServedKinds>,
 }
 
 impl Reconciler {
@@ -212,31 +215,6 @@ impl Reconciler {
         }
     }
 
-    /// Returns the parts that work with pins. `None` if pins are switched off.
-    pub(crate) fn pins(&self) -> Option<&PinParts> {
-        self.pins.as_ref()
-    }
-
-    /// Returns the kinds that the cluster serves.
-    pub(crate) fn kinds(&self) -> &ServedKinds {
-        &self.kinds
-    }
-
-    /// Returns what finds out which pods have other versions of secrets. `None` if no class is tracked.
-    pub(crate) fn rotations(&self) -> Option<&Arc<RotatedPods>> {
-        self.rotated.as_ref()
-    }
-
-    /// Returns what lets restarts wait for releases.
-    pub(crate) fn releases(&self) -> &Arc<ReleaseWait> {
-        &self.restraints.releases
-    }
-
-    /// Returns the lists of workloads that have not arrived yet.
-    pub(crate) fn lists(&self) -> &ListsDue {
-        &self.lists
-    }
-
     /// Takes in that a namespace matches the selector. Returns true if its workloads have to be listed: they
     /// are unknown, or have been read with other annotations of the namespace.
     pub(crate) fn namespace_selected(&self, namespace: &Name, inherited: Inherited) -> bool {
@@ -292,16 +270,6 @@ impl Reconciler {
     /// Returns the config objects that were present when they were last read.
     pub(crate) fn present_config(&self) -> Vec<Reference> {
         self.digests.present()
-    }
-
-    /// Returns the metrics.
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// Returns the managed workloads.
-    pub(crate) fn workloads(&self) -> &Workloads {
-        &self.workloads
     }
 }
 

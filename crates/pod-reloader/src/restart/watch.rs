@@ -40,7 +40,7 @@ pub(crate) fn spawn(
     reconciler: &Arc<Reconciler>,
     budget: &Budget,
 ) -> JoinSet<()> {
-    let ages = &reconciler.metrics().watches;
+    let ages = &reconciler.metrics.watches;
     let mut watches = JoinSet::new();
     let namespaces = scope.watched();
     if !scope.custom_kinds().is_empty() {
@@ -52,7 +52,7 @@ pub(crate) fn spawn(
             budget.clone(),
         ));
     }
-    if let Some(rotated) = reconciler.rotations() {
+    if let Some(rotated) = &reconciler.rotated {
         watches.spawn(watch_statuses(
             client.clone(),
             namespaces.clone(),
@@ -86,7 +86,7 @@ pub(crate) fn spawn(
             watches.spawn(config.follow(ages.clone(), follower));
         }
     }
-    let releases = (reconciler.releases(), ages);
+    let releases = (&reconciler.restraints.releases, ages);
     releases::watch::spawn(&mut watches, client, scope.releases(), releases, budget);
     if let Some(namespaces) = reconciler.namespaces() {
         spawn_namespaces(&mut watches, client, scope, reconciler, namespaces, budget);
@@ -114,7 +114,7 @@ fn spawn_namespaces(
         namespaces: selected.clone(),
         picked,
     };
-    let ages = reconciler.metrics().watches.clone();
+    let ages = reconciler.metrics.watches.clone();
     watches.spawn(namespaces.follow(ages, follower));
     watches.spawn(list_picked(
         client.clone(),
@@ -173,7 +173,7 @@ pub(crate) async fn watch_workloads<O: Object>(
     if let Some(namespaces) = reconciler.namespaces() {
         namespaces.listed().await;
     }
-    let watches = reconciler.metrics().watches.clone();
+    let watches = reconciler.metrics.watches.clone();
     let follower = WorkloadFollower {
         reconciler,
         kind,
@@ -212,15 +212,13 @@ impl<O: Object> Follower<O> for WorkloadFollower {
                 && namespaces.is_none_or(|it| it.contain_since(self.began, &id.namespace))
                 && is_in(self.namespace.as_ref(), &id.namespace)
         };
-        let workloads = reconciler.workloads();
+        let workloads = &reconciler.workloads;
         for id in workloads.ids(|id| in_list(id) && !list.contains(id)) {
             reconciler.workload_gone(&id);
         }
         // Only the lists of built-in kinds are waited for: the other kinds come and go.
         if self.kind.is_built_in() {
-            reconciler
-                .lists()
-                .is_whole(self.kind, self.namespace.clone());
+            reconciler.lists.is_whole(self.kind, self.namespace.clone());
         }
     }
 

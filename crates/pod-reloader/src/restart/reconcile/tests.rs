@@ -691,7 +691,7 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_no_longer_written_t
 async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
     let operator = Operator::with_namespace().await;
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     let shown = || {
         operator.reconciler.publish();

@@ -47,12 +47,12 @@ pub(crate) async fn watch_kinds(
                     };
                     let known = watched.get(kind).map(|(version, _)| version);
                     if known == version.as_ref()
-                        && reconciler.kinds().has(*kind) == version.is_some()
+                        && reconciler.kinds.has(*kind) == version.is_some()
                     {
                         continue;
                     }
                     // A resync begins unchanged watches anew, which is not worth a line in the log.
-                    if reconciler.kinds().has(*kind) != version.is_some() {
+                    if reconciler.kinds.has(*kind) != version.is_some() {
                         let group = kind.shape().group;
                         match &version {
                             Some(version) => {
@@ -68,7 +68,7 @@ pub(crate) async fn watch_kinds(
                     };
                     let apis = apis(&client, *kind, &version, &namespaces);
                     let begun = apis.iter().map(|(_, api)| {
-                        let watches = &reconciler.metrics().watches;
+                        let watches = &reconciler.metrics.watches;
                         watches.begin(api.resource_url(), kind.as_str())
                     });
                     reconciler.kind_served(*kind, Some((version.clone(), begun.collect())));

@@ -43,7 +43,7 @@ pub(super) async fn list_picked(
         tokio::select! {
             namespace = picked.recv() => {
                 let Some(namespace) = namespace else { return };
-                for Served { kind, .. } in reconciler.kinds().all() {
+                for Served { kind, .. } in reconciler.kinds.all() {
                     // A list that has not begun will show everything.
                     if !waiting.lock().insert((kind, namespace.clone())) {
                         continue;
@@ -91,7 +91,7 @@ impl List {
         let mut told = String::new();
         let mut limit = PAGE;
         while self.namespaces.contain(&self.namespace)
-            && let Some(served) = self.reconciler.kinds().get(self.kind)
+            && let Some(served) = self.reconciler.kinds.get(self.kind)
         {
             let turn = self.turns.acquire().await;
             self.waits_no_longer();

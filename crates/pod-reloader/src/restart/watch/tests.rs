@@ -108,7 +108,7 @@ async fn a_kind_that_cannot_be_listed_holds_up_no_other_kind_and_no_other_namesp
         })
     });
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let workloads = operator.reconciler.workloads().ids(|_| true);
+    let workloads = operator.reconciler.workloads.ids(|_| true);
     let mut workloads: Vec<_> = workloads.iter().map(ToString::to_string).collect();
     workloads.sort_unstable();
     assert_eq!(

@@ -174,9 +174,9 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         metrics.clone(),
     );
     for kind in WorkloadKind::BUILT_IN {
-        reconciler.lists().is_whole(kind, None);
+        reconciler.lists.is_whole(kind, None);
     }
-    let pins = reconciler.pins().unwrap();
+    let pins = reconciler.pins.as_ref().unwrap();
     let grace = Duration::from_secs(300);
     let keeper = Arc::new(Keeper::new(
         client,

@@ -71,7 +71,7 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     let scope = scope.and_stages(judged(&settings));
     let operator = Operator::start_in(scope, apiserver, settings, RecentWrites::default());
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     operator
 }

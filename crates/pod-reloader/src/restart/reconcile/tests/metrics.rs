@@ -88,7 +88,7 @@ async fn all_unknown_hash_keys_are_one_series() {
         operator.sees(&name);
     }
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     operator.reconciler.publish();
     assert_eq!(operator.shows("hashes{key_id=\"unknown\"}"), 2.0);

@@ -28,7 +28,7 @@ fn start(apiserver: Apiserver) -> Operator {
     let scope = scope().and_pins(true);
     let operator = Operator::start_in(scope, apiserver, settings(), RecentWrites::default());
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     operator
 }

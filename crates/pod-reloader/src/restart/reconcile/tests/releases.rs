@@ -26,7 +26,8 @@ pub(super) fn helm(operator: &Operator, number: u64, status: &str, is_modified: 
     .unwrap();
     operator
         .reconciler
-        .releases()
+        .restraints
+        .releases
         .seen(secret.revision().unwrap());
 }
 
@@ -93,7 +94,8 @@ fn stores<O: ReleaseObject + DeserializeOwned>(operator: &Operator, status: &Val
     .unwrap();
     operator
         .reconciler
-        .releases()
+        .restraints
+        .releases
         .seen(object.revision().unwrap());
 }
 

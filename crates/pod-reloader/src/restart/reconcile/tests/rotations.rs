@@ -84,7 +84,7 @@ async fn rotates(operator: &Operator, workloads: &[&str]) {
     });
     for workload in workloads {
         let status: PodStatus = serde_json::from_value(rotated(workload)).unwrap();
-        operator.reconciler.rotations().unwrap().seen(&status);
+        operator.reconciler.rotated.as_ref().unwrap().seen(&status);
     }
     pass(Duration::from_secs(5)).await;
 }

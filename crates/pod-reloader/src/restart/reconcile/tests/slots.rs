@@ -47,7 +47,7 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
         RecentWrites::default(),
     );
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     operator
 }

@@ -34,7 +34,7 @@ pub(super) fn with_pods(mut object: Value, available: u64) -> Value {
 async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
     let operator = Operator::with(deployments).await;
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     for name in operator.apiserver.deployments() {
         becomes(&operator, &name, 1);
@@ -224,7 +224,7 @@ async fn a_new_leader_holds_the_others_back_as_well() {
         operator.sees(&name);
     }
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     pass(Duration::from_secs(900)).await;
     assert_eq!(right(&operator), ["a"]);
@@ -405,7 +405,7 @@ fn lists_everything(operator: &Operator) {
         operator.sees(&name);
     }
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
 }
 

@@ -24,7 +24,7 @@ async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
         operator.apiserver.write_deployment(object);
     }
     for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists().is_whole(kind, None);
+        operator.reconciler.lists.is_whole(kind, None);
     }
     sees_all(&operator);
     pass(Duration::from_secs(10)).await;
