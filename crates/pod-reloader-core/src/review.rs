@@ -25,10 +25,8 @@ pub struct Request<'a> {
     #[serde(borrow)]
     pub kind: GroupKind<'a>,
     /// The subresource: `scale`, `status` and the like.
-    #[serde(default)]
     pub sub_resource: Option<String>,
     /// The namespace of the request.
-    #[serde(default)]
     pub namespace: Option<String>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     #[serde(borrow)]
@@ -43,10 +41,8 @@ pub struct Request<'a> {
     #[serde(borrow, default)]
     pub old_object: Option<&'a RawValue>,
     /// The options of the request.
-    #[serde(default)]
     pub options: Option<Options>,
     /// True if nothing will be stored.
-    #[serde(default)]
     pub dry_run: Option<bool>,
 }
 
@@ -65,7 +61,6 @@ pub struct GroupKind<'a> {
 #[derive(Debug, Default, Deserialize)]
 pub struct UserInfo {
     /// The user name: `system:serviceaccount:NAMESPACE:NAME` and the like.
-    #[serde(default)]
     pub username: Option<String>,
 }
 
@@ -74,7 +69,6 @@ pub struct UserInfo {
 #[serde(rename_all = "camelCase")]
 pub struct Options {
     /// The field manager of the write.
-    #[serde(default)]
     pub field_manager: Option<String>,
 }
 
