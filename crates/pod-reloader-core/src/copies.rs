@@ -183,15 +183,15 @@ impl Workload {
             .slots()
             .next()
             .and_then(|(_, slot)| slot.state.pins.as_deref());
-        let undone = self
-            .rare()
-            .pinning
-            .as_deref()
-            .and_then(|it| it.undone.as_deref());
         match self.rare().pinning {
-            Some(_) => self.relevant_ones(&Kept::parse(pins, undone)),
+            Some(_) => self.relevant_ones(&Kept::parse(pins, self.undone())),
             None => Kept::default(),
         }
+    }
+
+    /// Returns what is undone, as an annotation says it.
+    pub(crate) fn undone(&self) -> Option<&str> {
+        self.rare().pinning.as_deref()?.undone.as_deref()
     }
 
     /// Returns those of `kept` that matter to the workload.

@@ -154,18 +154,9 @@ pub fn change_templates<'a>(
 /// Returns the patch that writes to the metadata of `workload` what was undone, or removes it. Without room for
 /// it, nothing is undone.
 pub(crate) fn change_undone(workload: &Workload, undone: Option<&str>) -> Vec<PatchOperation> {
-    let own = workload
-        .rare()
-        .pinning
-        .as_deref()
-        .and_then(|it| it.undone.as_deref());
-    let markers = &workload.markers;
+    let (own, markers) = (workload.undone(), &workload.markers);
     let undone = undone.filter(|it| markers.has_room(annotations::UNDONE, own, it));
-    let depth = if workload.markers.has_annotations {
-        2
-    } else {
-        1
-    };
+    let depth = if markers.has_annotations { 2 } else { 1 };
     change(&UNDONE, depth, own, undone)
 }
 

@@ -131,11 +131,7 @@ impl DesiredPins<'_> {
         match self {
             Self::Stored => {
                 let is_dropped = |(_, slot): (usize, Slot<'_>)| slot.state.pins.is_none();
-                let own = workload
-                    .rare()
-                    .pinning
-                    .as_deref()
-                    .and_then(|it| it.undone.as_deref());
+                let own = workload.undone();
                 match &stored.undone {
                     Some(undone) if own.is_none() && workload.slots().all(is_dropped) => {
                         patch::change_undone(workload, Some(undone))

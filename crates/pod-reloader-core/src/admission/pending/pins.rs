@@ -81,16 +81,10 @@ impl Pending {
 
     /// Returns the pins to leave in place together with that value.
     pub(super) fn unchanged_pins(&self) -> DesiredPins<'_> {
-        let undone = self
-            .workload
-            .rare()
-            .pinning
-            .as_deref()
-            .and_then(|it| it.undone.as_deref());
         match self.restored().and(self.workload.slots().next()) {
             Some((_, slot)) => DesiredPins::These {
                 pins: slot.state.pins.as_deref(),
-                undone,
+                undone: self.workload.undone(),
             },
             None => DesiredPins::Stored,
         }
