@@ -85,12 +85,13 @@ impl Scope {
         };
         let expressions = labels.workload.iter().cloned().flatten();
         let selecting: Vec<String> = expressions.map(key).collect();
+        let mut reading = Reading::new(dialects, selecting.iter().map(String::as_str));
+        reading.tools = self.reading.tools;
+        reading.staging = self.reading.staging;
+        reading.pins = self.reading.pins;
+        reading.http_reloads = self.reading.http_reloads;
         Self {
-            reading: Reading::new(dialects, selecting.iter().map(String::as_str))
-                .and_releases_of(self.reading.tools)
-                .and_stages(self.reading.staging)
-                .and_pins(self.reading.pins)
-                .and_http_reloads(self.reading.http_reloads),
+            reading,
             labels,
             ..self
         }
@@ -98,31 +99,24 @@ impl Scope {
 
     /// Reads to which releases workloads and config objects belong. The releases are in `places`.
     #[must_use]
-    pub fn and_releases(self, places: Places) -> Self {
-        let tools = places.keys().copied().collect();
-        Self {
-            reading: self.reading.and_releases_of(tools),
-            releases: places,
-            ..self
-        }
+    pub fn and_releases(mut self, places: Places) -> Self {
+        self.reading.tools = places.keys().copied().collect();
+        self.releases = places;
+        self
     }
 
     /// Stages the restarts of workloads that do not say otherwise.
     #[must_use]
-    pub fn and_stages(self, staging: Defaults) -> Self {
-        Self {
-            reading: self.reading.and_stages(staging),
-            ..self
-        }
+    pub fn and_stages(mut self, staging: Defaults) -> Self {
+        self.reading.staging = staging;
+        self
     }
 
     /// Lets workloads pin their configuration, if `pins` is true.
     #[must_use]
-    pub fn and_pins(self, pins: bool) -> Self {
-        Self {
-            reading: self.reading.and_pins(pins),
-            ..self
-        }
+    pub fn and_pins(mut self, pins: bool) -> Self {
+        self.reading.pins = pins;
+        self
     }
 
     /// Returns true if workloads may pin their configuration.
@@ -132,11 +126,9 @@ impl Scope {
 
     /// Lets pods be asked to reload changed config, if `http_reloads` is true.
     #[must_use]
-    pub fn and_http_reloads(self, http_reloads: bool) -> Self {
-        Self {
-            reading: self.reading.and_http_reloads(http_reloads),
-            ..self
-        }
+    pub fn and_http_reloads(mut self, http_reloads: bool) -> Self {
+        self.reading.http_reloads = http_reloads;
+        self
     }
 
     /// Returns true if pods may be asked to reload changed config.

@@ -12,7 +12,8 @@ use crate::workload::Reading;
 /// Returns a workload as it is read where pins are switched on.
 fn read(builder: Builder) -> Workload {
     let object: WorkloadObject = serde_json::from_value(builder.json()).unwrap();
-    let reading = Reading::new(Dialects::default(), []).and_pins(true);
+    let mut reading = Reading::new(Dialects::default(), []);
+    reading.pins = true;
     let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &reading, &Inherited::default());
     workload.unwrap()
 }

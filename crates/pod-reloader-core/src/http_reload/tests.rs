@@ -31,8 +31,8 @@ fn mounting() -> Builder {
 
 fn read(workload: Builder) -> Workload {
     let object: WorkloadObject = serde_json::from_value(workload.json()).unwrap();
-    let reading = Reading::new(Dialects::default(), []);
-    let reading = reading.and_pins(true).and_http_reloads(true);
+    let mut reading = Reading::new(Dialects::default(), []);
+    (reading.pins, reading.http_reloads) = (true, true);
     object
         .into_workload(WorkloadKind::DEPLOYMENT, &reading, &Inherited::default())
         .unwrap()

@@ -2,17 +2,15 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::annotations::Inherited;
+use crate::dialects::Dialects;
 use crate::fixtures::deployment;
 use crate::object::{Object, WorkloadObject};
 use crate::workload::{Reading, Workload};
 
 fn read(kind: WorkloadKind, object: &Value) -> Workload {
     let object: WorkloadObject = serde_json::from_value(object.clone()).unwrap();
-    let staging = Defaults {
-        staged: Staged::ConfigMaps,
-        ..Defaults::default()
-    };
-    let reading = Reading::default().and_stages(staging);
+    let mut reading = Reading::new(Dialects::default(), []);
+    reading.staging.staged = Staged::ConfigMaps;
     object
         .into_workload(kind, &reading, &Inherited::default())
         .unwrap()

@@ -143,33 +143,6 @@ impl Reading {
         }
     }
 
-    /// Reads to which releases of these tools a workload belongs, too.
-    #[must_use]
-    pub(crate) fn and_releases_of(self, tools: Arc<[Tool]>) -> Self {
-        Self { tools, ..self }
-    }
-
-    /// Stages the restarts of workloads that do not say otherwise.
-    #[must_use]
-    pub(crate) fn and_stages(self, staging: Defaults) -> Self {
-        Self { staging, ..self }
-    }
-
-    /// Lets workloads pin their configuration, if `pins` is true.
-    #[must_use]
-    pub(crate) fn and_pins(self, pins: bool) -> Self {
-        Self { pins, ..self }
-    }
-
-    /// Lets pods be asked to reload changed config, if `http_reloads` is true.
-    #[must_use]
-    pub(crate) fn and_http_reloads(self, http_reloads: bool) -> Self {
-        Self {
-            http_reloads,
-            ..self
-        }
-    }
-
     /// Returns true if this annotation of a workload is read.
     pub(crate) fn reads_annotation(&self, key: &str) -> bool {
         self.annotations.get(key).is_some()
