@@ -132,16 +132,9 @@ impl Dialects {
         let excludes = POD_RELOADER.excludes.iter().map(|(_, key)| *key);
         let own = own.copied().chain(excludes);
         let own = own.chain(self.class_keys());
-        own.chain(self.dialects().flat_map(|dialect| {
-            let grammar = dialect.grammar();
-            let lists = grammar.lists.iter().chain(grammar.excludes);
-            let gate = grammar.gate.into_iter();
-            let gate = gate.filter(|(place, _)| matches!(place, Where::Annotation));
-            lists
-                .map(|(_, key)| *key)
-                .chain(gate.map(|(_, key)| key))
-                .chain(grammar.others.iter().copied())
-        }))
+        let read = self.dialects().flat_map(Dialect::read_keys);
+        let read = read.filter(|it| !it.is_prefix && it.places.contains(&Place::Annotation));
+        own.chain(read.map(|it| it.key))
     }
 
     /// Returns the annotations and labels of other controllers that are read from workloads of this kind, each with its
