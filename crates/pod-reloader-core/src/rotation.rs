@@ -35,7 +35,7 @@ pub fn rotated(workload: &Workload, statuses: &[PodStatus], pods: &[MountingPod]
     let Some(classes) = workload.rare().classes.as_deref() else {
         return Rotated::new();
     };
-    let is_counted = |pod: &&MountingPod| pod.runs() && pod.belongs_to(&workload.id);
+    let is_counted = |pod: &&MountingPod| !pod.has_ended && pod.belongs_to(&workload.id);
     let pods: Vec<_> = pods.iter().filter(is_counted).collect();
     let mut revisions = pods.iter().map(|pod| pod.revision());
     let first = revisions.next();
@@ -51,10 +51,10 @@ pub fn rotated(workload: &Workload, statuses: &[PodStatus], pods: &[MountingPod]
             Some((status, *pod))
         });
         let mounts: Vec<_> = mounts.collect();
-        let is_any_ready = mounts.iter().any(|(_, pod)| pod.is_ready());
+        let is_any_ready = mounts.iter().any(|(_, pod)| pod.is_ready);
         let mut asked = mounts
             .iter()
-            .filter(|(_, pod)| pod.is_ready() || !is_any_ready);
+            .filter(|(_, pod)| pod.is_ready || !is_any_ready);
         let versions = asked.next()?.0.versions;
         let do_agree = asked.all(|(status, _)| status.versions == versions);
         let mut rotated = mounts
@@ -76,11 +76,11 @@ fn is_rotated(status: &PodStatus, pod: &MountingPod) -> bool {
     }
     match (status.created(), pod.created()) {
         (Some(status), Some(pod)) if status >= pod => true,
-        _ => match (status.changed, pod.started()) {
+        _ => match (status.changed, pod.started) {
             // Either by the clocks of apiserver and node, or by that of the apiserver alone.
             (Some(changed), Some(started)) => {
-                let is_since_ready = || pod.last_change().is_some_and(|ready| changed > ready);
-                changed.duration_since(started) > CLOCK_SKEW || (pod.is_ready() && is_since_ready())
+                let is_since_ready = || pod.last_change.is_some_and(|ready| changed > ready);
+                changed.duration_since(started) > CLOCK_SKEW || (pod.is_ready && is_since_ready())
             }
             // A container that has not started yet starts with what is mounted by then.
             _ => false,

@@ -17,10 +17,14 @@ use crate::workload::WorkloadId;
 #[serde(from = "Fields")]
 pub struct MountingPod {
     metadata: Metadata<Self>,
-    has_ended: bool,
-    is_ready: bool,
-    started: Option<Timestamp>,
-    last_change: Option<Timestamp>,
+    /// True if the pod has ended, or is being deleted: then the driver leaves it alone.
+    pub(super) has_ended: bool,
+    pub(super) is_ready: bool,
+    /// The time when the first of its containers was first started, as far as it is known.
+    pub(super) started: Option<Timestamp>,
+    /// The time of the last change of the pod, by the apiserver's clock. A pod that is ready was changed when it
+    /// became so, after its containers had started.
+    pub(super) last_change: Option<Timestamp>,
 }
 
 impl Wanted for MountingPod {
@@ -33,30 +37,9 @@ impl MountingPod {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Returns true unless the pod has ended, or is being deleted: then the driver leaves it alone.
-    pub(super) fn runs(&self) -> bool {
-        !self.has_ended
-    }
-
-    /// Returns true if the pod is ready.
-    pub(super) fn is_ready(&self) -> bool {
-        self.is_ready
-    }
-
     /// Returns the time of the creation.
     pub(super) fn created(&self) -> Option<Timestamp> {
         self.metadata.creation_timestamp.as_ref().map(|it| it.0)
-    }
-
-    /// Returns the time when the first of its containers was first started, as far as it is known.
-    pub(super) fn started(&self) -> Option<Timestamp> {
-        self.started
-    }
-
-    /// Returns the time of the last change of the pod, by the apiserver's clock. A pod that is ready was changed when it
-    /// became so, after its containers had started.
-    pub(super) fn last_change(&self) -> Option<Timestamp> {
-        self.last_change
     }
 
     /// Returns what tells the revision of the workload that the pod was made of from others: its name, or else the UID of
