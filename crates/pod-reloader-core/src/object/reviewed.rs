@@ -1,6 +1,5 @@
 //! The workload of a review.
 
-use kube_core::ObjectMeta;
 use serde_json::value::RawValue;
 
 use super::{CustomObject, Metadata, Object as _, WorkloadObject, pod_selector};
@@ -30,46 +29,43 @@ impl Reviewed {
             false => Self::Custom(serde_json::from_str(object.get())?),
         };
         // Reviews are held while others are read, and who has set something is read from the request itself.
-        reviewed.metadata().managed_fields = None;
+        reviewed.metadata_mut().managed_fields = None;
         Ok(reviewed)
     }
 
-    pub(super) fn metadata(&mut self) -> &mut Metadata {
+    pub(super) fn metadata(&self) -> &Metadata {
+        match self {
+            Self::BuiltIn(object) => &object.metadata,
+            Self::Custom(object) => &object.metadata,
+        }
+    }
+
+    fn metadata_mut(&mut self) -> &mut Metadata {
         match self {
             Self::BuiltIn(object) => &mut object.metadata,
             Self::Custom(object) => &mut object.metadata,
         }
     }
 
-    fn identity(&self) -> &ObjectMeta {
-        match self {
-            Self::BuiltIn(object) => &object.metadata.identity,
-            Self::Custom(object) => &object.metadata.identity,
-        }
-    }
-
     /// Returns the namespace, empty if it has none.
     pub(crate) fn namespace(&self) -> &str {
-        self.identity().namespace.as_deref().unwrap_or_default()
+        let identity = &self.metadata().identity;
+        identity.namespace.as_deref().unwrap_or_default()
     }
 
     /// Returns an annotation.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
-        let metadata = match self {
-            Self::BuiltIn(object) => &object.metadata,
-            Self::Custom(object) => &object.metadata,
-        };
-        metadata.annotations.as_ref()?.get(key)
+        self.metadata().annotations.as_ref()?.get(key)
     }
 
     /// Sets the namespace.
     pub(crate) fn put_in(&mut self, namespace: &str) {
-        self.metadata().identity.namespace = Some(namespace.to_owned());
+        self.metadata_mut().identity.namespace = Some(namespace.to_owned());
     }
 
     /// Adds annotations and labels, or replaces them.
     pub(crate) fn give(&mut self, annotations: &[(&str, &str)], labels: &[(&str, &str)]) {
-        let metadata = self.metadata();
+        let metadata = self.metadata_mut();
         for (own, given) in [
             (&mut metadata.annotations, annotations),
             (&mut metadata.labels, labels),

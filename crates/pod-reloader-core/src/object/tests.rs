@@ -14,7 +14,7 @@ fn a_review_does_not_hold_managed_fields() {
     built_in["metadata"]["managedFields"] = json!([{"manager": "kubectl-annotate"}]);
     let raw = RawValue::from_string(built_in.to_string()).unwrap();
     for kind in [WorkloadKind::DEPLOYMENT, rollout()] {
-        let mut reviewed = Reviewed::of(&raw, kind).unwrap();
+        let reviewed = Reviewed::of(&raw, kind).unwrap();
         assert!(reviewed.metadata().managed_fields.is_none());
     }
     let read: WorkloadObject = serde_json::from_value(built_in).unwrap();
