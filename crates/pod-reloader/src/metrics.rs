@@ -11,7 +11,7 @@ mod zero;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use pod_reloader_core::admission::Outcome;
@@ -31,7 +31,7 @@ use self::by_namespace::ByNamespace;
 pub(crate) use self::held_up::HeldUp;
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
-use crate::live::reads::{AllReads, Reader, Reads};
+use crate::live::reads::AllReads;
 use crate::runtime::controller::{Errors, Shown, TermMetrics};
 use crate::runtime::counted::Counted;
 use crate::runtime::watch_age::{Watches, since_1970};
@@ -44,23 +44,31 @@ pub(crate) const RESTART: &str = ControllerName::Restart.as_str();
 pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     admissions: Family<Labels<1>, Counter>,
-    admission_duration: Histogram,
+    /// How long it took to answer admission reviews, or to fail to.
+    pub(crate) admission_duration: Histogram,
     restarts: Family<Labels<2>, Counter>,
     would_restart: Family<Labels<2>, Counter>,
     stalled: Family<Labels<2>, Counter>,
-    reloads: Counted<ReloadOutcome>,
-    saved: Counter,
-    change_to_patch: Histogram,
-    baselines: Counter,
-    patch_conflicts: Counter,
+    /// Rounds of reloads that have ended.
+    pub(crate) reloads: Counted<ReloadOutcome>,
+    /// Restarts that were due, but are no longer needed.
+    pub(crate) saved: Counter,
+    /// The times from the first news of changes to their patches.
+    pub(crate) change_to_patch: Histogram,
+    /// Baselines that were written.
+    pub(crate) baselines: Counter,
+    /// Patches that failed because the workload had changed in the meantime.
+    pub(crate) patch_conflicts: Counter,
     /// Restarts that have waited for a release.
     pub(crate) release_waits: Counter,
     /// Releases that have not ended in time for a restart that waited.
     pub(crate) release_timeouts: Counter,
     /// Failures of controllers.
     pub(crate) errors: Errors,
-    notifications: Counted<Delivery>,
-    config_reads: AllReads,
+    /// Messages to the receiver of notifications, and news that were dropped before they got into one.
+    pub(crate) notifications: Counted<Delivery>,
+    /// The counters of all readers.
+    pub(crate) config_reads: AllReads,
     /// Workloads that are managed.
     pub(crate) workloads: Gauge,
     /// Workloads that are held up.
@@ -201,11 +209,6 @@ impl Metrics {
         self.admissions.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Notes how long it took to answer an admission review, or to fail to.
-    pub(crate) fn admission_took(&self, time: Duration) {
-        self.admission_duration.observe(time.as_secs_f64());
-    }
-
     /// Counts a restart.
     pub(crate) fn restart(&self, id: &WorkloadId, cause: Cause) {
         self.restarts.get_or_create(&labels(id.kind, cause)).inc();
@@ -233,39 +236,9 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a round of reloads that has ended.
-    pub(crate) fn reload(&self, outcome: ReloadOutcome) {
-        self.reloads.count(outcome);
-    }
-
-    /// Counts a restart that was due, but is no longer needed.
-    pub(crate) fn saved(&self) {
-        self.saved.inc();
-    }
-
-    /// Notes the time from the first news of a change to its patch.
-    pub(crate) fn patched_after(&self, time: Duration) {
-        self.change_to_patch.observe(time.as_secs_f64());
-    }
-
-    /// Counts a patch that failed because the workload had changed in the meantime.
-    pub(crate) fn patch_conflict(&self) {
-        self.patch_conflicts.inc();
-    }
-
-    /// Returns the counters of one reader.
-    pub(crate) fn reads(&self, by: Reader) -> Reads {
-        self.config_reads.by(by)
-    }
-
     /// Notes that the loop was running at `now`, or with `None` that this replica does not run it.
     pub(crate) fn heartbeat(&self, now: Option<SystemTime>) {
         self.heartbeat.set(now.map_or(0.0, since_1970));
-    }
-
-    /// Counts a baseline.
-    pub(crate) fn baseline(&self) {
-        self.baselines.inc();
     }
 
     /// Adds metrics to those that are shown, under our prefix. A controller adds its own. Returns what `add` returns.
@@ -279,11 +252,6 @@ impl Metrics {
         let _shown = Shown::new(self.clone());
         self.leading.set(1);
         term.await;
-    }
-
-    /// Counts a message to the receiver of notifications, or news that was dropped before it got into one.
-    pub(crate) fn notification(&self, outcome: Delivery) {
-        self.notifications.count(outcome);
     }
 
     /// Shows how many workloads rely on each key. `None` stands for all keys that do not exist, because
@@ -350,6 +318,7 @@ mod tests {
     use crate::runtime::error::CallError;
     use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
     use pod_reloader_core::name::Name;
+    use std::time::Duration;
 
     #[test]
     fn a_key_that_nothing_relies_on_any_more_is_not_shown() {
@@ -372,7 +341,7 @@ mod tests {
         let mut term = Box::pin(metrics.clone().shown_to_lead(std::future::pending()));
         assert!(futures::poll!(&mut term).is_pending());
         metrics.held_up.missing_config.set(2);
-        metrics.saved();
+        metrics.saved.inc();
         metrics.certificate_not_after(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
         assert!(metrics.text().contains("pod_reloader_leading 1\n"));
         drop(term);

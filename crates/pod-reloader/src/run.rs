@@ -221,7 +221,7 @@ impl Parts {
             DEADLINE,
             self.budget.clone(),
             &self.scope,
-            self.metrics.reads(Reader::Admission),
+            self.metrics.config_reads.by(Reader::Admission),
         );
         let webhook = Webhook::new(
             self.scope.clone(),

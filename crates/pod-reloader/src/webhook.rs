@@ -140,7 +140,8 @@ impl Webhook {
                 trouble.into_response()
             }
         };
-        self.metrics.admission_took(began.elapsed());
+        let took = began.elapsed().as_secs_f64();
+        self.metrics.admission_duration.observe(took);
         response
     }
 

@@ -103,7 +103,7 @@ impl Notifications {
             }
         };
         if is_dropped {
-            self.metrics.notification(Delivery::Dropped);
+            self.metrics.notifications.count(Delivery::Dropped);
         }
         if is_dropped && !self.is_dropping.swap(is_dropped, Ordering::Relaxed) {
             warn!("dropping notifications: too many wait to be sent");
@@ -154,7 +154,7 @@ impl Outbox {
     /// the process.
     async fn farewell(&self, sending: BoxFuture<'_, ()>) {
         if timeout(FAREWELL, sending).await.is_err() {
-            self.metrics.notification(Delivery::Failed);
+            self.metrics.notifications.count(Delivery::Failed);
             warn!("stopping: a notification could not be sent");
         }
     }
@@ -173,14 +173,14 @@ impl Outbox {
             let failure = match self.sink.send(&message, &self.patience).await {
                 Ok(()) => {
                     debug!(tries, "sent a notification");
-                    return self.metrics.notification(Delivery::Sent);
+                    return self.metrics.notifications.count(Delivery::Sent);
                 }
                 Err(failure) => failure,
             };
             let pause = self.patience.pause(tries, &failure);
             let Some(pause) = pause.filter(|_| !is_last) else {
                 warn!(tries, %failure, "a notification could not be sent");
-                return self.metrics.notification(Delivery::Failed);
+                return self.metrics.notifications.count(Delivery::Failed);
             };
             debug!(tries, %failure, ?pause, "a notification was not taken, trying again");
             tokio::select! {

@@ -78,9 +78,10 @@ impl LostSettings {
             return None;
         }
         let is_moved = error.is_failed_test() || error.is_conflict();
-        match is_moved {
-            true => self.metrics.patch_conflict(),
-            false => self.errors.count(Some(&error)),
+        if is_moved {
+            self.metrics.patch_conflicts.inc();
+        } else {
+            self.errors.count(Some(&error));
         }
         if is_moved || !error.is_refusal() {
             debug!(workload = %id, reason = error.reason(), "cannot put settings back, trying again");

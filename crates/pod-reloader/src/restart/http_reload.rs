@@ -127,7 +127,7 @@ impl HttpReloads {
             None => {}
             Some(Stand::Ended(Err(failed))) => {
                 if self.progress.report(workload, Notice::ReloadFailed(failed)) {
-                    self.metrics.reload(ReloadOutcome::Failed);
+                    self.metrics.reloads.count(ReloadOutcome::Failed);
                 }
                 return Ok(None);
             }
@@ -200,7 +200,7 @@ impl HttpReloads {
             recent_writes.restarted(id, config_hash, began, true, self.settings.max_restarts);
             // The baseline before and this one are one restart less.
             recent_writes.give_back(id);
-            self.metrics.reload(ReloadOutcome::Reloaded);
+            self.metrics.reloads.count(ReloadOutcome::Reloaded);
             log_reload(id, "reloaded pods");
             self.progress
                 .report(workload, Notice::Reloaded(pods, changed));

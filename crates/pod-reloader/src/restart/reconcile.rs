@@ -96,7 +96,7 @@ impl Reconciler {
             DEADLINE,
             budget.clone(),
             &scope,
-            metrics.reads(Reader::Reconcile),
+            metrics.config_reads.by(Reader::Reconcile),
         );
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
         let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());

@@ -97,7 +97,7 @@ impl WorkloadWrites {
             }
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "the workload changed while it was patched");
-                self.metrics.patch_conflict();
+                self.metrics.patch_conflicts.inc();
                 self.read_again(&api, id).await?;
                 match recent_writes.next_write(id, max_restarts) {
                     None => Ok(Action::RequeueAt(Instant::now())),

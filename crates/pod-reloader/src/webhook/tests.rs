@@ -819,7 +819,7 @@ fn parts_of(client: Client, scope: Scope) -> (Webhook, Arc<Keys>) {
             Duration::from_secs(60),
             budget.clone(),
             &scope,
-            metrics.reads(Reader::Admission),
+            metrics.config_reads.by(Reader::Admission),
         ),
         metrics,
         Arc::default(),

@@ -332,7 +332,7 @@ impl Reconciler {
             pins.content.report_undone(workload, &snapshot.undone);
         }
         if self.progress.pending_since(id).is_some() {
-            self.metrics.saved();
+            self.metrics.saved.inc();
         }
         self.memories.hash_is_right(workload, snapshot);
         // Somebody who reverted the hash before may do so again in a moment.

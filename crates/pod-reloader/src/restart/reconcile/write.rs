@@ -179,7 +179,8 @@ impl Reconciler {
             pins.rollbacks.begins_trial(workload);
         }
         if let (Cause::Changed, Some(first_news)) = (cause, restarting.first_news) {
-            self.metrics.patched_after(first_news.elapsed());
+            let time = first_news.elapsed().as_secs_f64();
+            self.metrics.change_to_patch.observe(time);
         }
         log_restart(workload, cause, "restarting pods");
         let notice = match workload.stall {
@@ -206,7 +207,7 @@ impl Reconciler {
         let patch = patch::set_baseline(workload, baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
         let written = || {
-            self.metrics.baseline();
+            self.metrics.baselines.inc();
             self.progress
                 .recent_writes
                 .baseline_written(&workload.id, baseline);
