@@ -116,59 +116,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let registry = Arc::new(Mutex::new(Registry::default()));
-        let mut term = Vec::new();
-        let mut of_a_term = || {
-            let gauge = Gauge::default();
-            term.push(gauge.clone());
-            gauge
-        };
-        let held_up = HeldUp::registered(registry::ours(&mut registry.lock()), &mut of_a_term);
-        let mut metrics = Self {
-            registry,
-            admissions: Family::default(),
-            admission_duration: Histogram::new(ADMISSION_SECONDS),
-            restarts: Family::default(),
-            would_restart: Family::default(),
-            stalled: Family::default(),
-            reloads: Counted::default(),
-            saved: Counter::default(),
-            change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
-            baselines: Counter::default(),
-            patch_conflicts: Counter::default(),
-            release_waits: Counter::default(),
-            release_timeouts: Counter::default(),
-            errors: Errors::default(),
-            notifications: Counted::default(),
-            config_reads: AllReads::default(),
-            workloads: of_a_term(),
-            held_up,
-            left_out: of_a_term(),
-            invalid_references: of_a_term(),
-            foreign: of_a_term(),
-            undone: of_a_term(),
-            copies: of_a_term(),
-            lost_copies: of_a_term(),
-            without_copies: of_a_term(),
-            unpinned_pods: of_a_term(),
-            reverts: Counter::default(),
-            unstuck: Counter::default(),
-            config_objects: of_a_term(),
-            references: of_a_term(),
-            digests: of_a_term(),
-            leading: of_a_term(),
-            mode: Family::default(),
-            heartbeat: Gauge::default(),
-            watches: Watches::default(),
-            hashes: Family::default(),
-            shown_keys: Arc::default(),
-            certificate_not_after: Gauge::default(),
-            by_namespace: None,
-            term: Vec::new(),
-        };
-        metrics.term = term;
-        let version = env!("CARGO_PKG_VERSION");
-        registry::register(&mut metrics.registry.lock(), &metrics, version);
+        let metrics = registry::registered();
         metrics.begin_at_zero();
         metrics
     }
@@ -298,16 +246,6 @@ impl TermMetrics for Metrics {
         self.hashes([]);
     }
 }
-
-/// Buckets for the time that the webhook takes, in seconds. With the chart's defaults, the apiserver waits
-/// for 3 s.
-const ADMISSION_SECONDS: [f64; 11] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0,
-];
-/// Buckets, in seconds, for settle periods (5 s unless configured otherwise), fan-outs, and the brake.
-const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
-    0.5, 1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 15.0, 30.0, 60.0, 300.0, 1800.0,
-];
 
 /// The label value that stands for every key that does not exist.
 const UNKNOWN_KEY: &str = "unknown";

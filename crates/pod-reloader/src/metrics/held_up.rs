@@ -1,7 +1,6 @@
 //! The gauges of workloads that are held up, each with its name and its description.
 
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 /// The numbers of workloads that are held up, by the reason. A notice says in which of them its workload is counted. Cloning
 /// is cheap.
@@ -18,16 +17,9 @@ pub(crate) struct HeldUp {
 }
 
 impl HeldUp {
-    /// Returns gauges that `registry` shows. `of_a_term` makes one that ends with a term of reconciling.
-    pub(super) fn registered(
-        registry: &mut Registry,
-        mut of_a_term: impl FnMut() -> Gauge,
-    ) -> Self {
-        let mut shown = |name: &str, description: &str| {
-            let gauge = of_a_term();
-            registry.register(name, description, gauge.clone());
-            gauge
-        };
+    /// Returns gauges that are shown. `shown` makes one of a name and a description, that ends with a term of
+    /// reconciling.
+    pub(super) fn registered(mut shown: impl FnMut(&str, &str) -> Gauge) -> Self {
         Self {
             missing_config: shown(
                 "missing_config_workloads",
