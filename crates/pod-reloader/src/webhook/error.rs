@@ -1,20 +1,26 @@
 //! The error of a route: the HTTP status of a review that gets no answer.
 
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use pod_reloader_core::review::InvalidReview;
 
 /// The reason why a review gets only an HTTP error. The failurePolicy then decides.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
+    #[error("{0}")]
     Invalid(String),
+    #[error("send application/json")]
     NotJson,
+    #[error("the review is larger than {} MiB", .limit >> 20)]
     TooLarge {
         /// The maximum length of a review, in bytes.
         limit: usize,
     },
+    #[error("the review did not arrive in time")]
     Slow,
+    #[error("too many reviews at once")]
     Overloaded,
+    #[error("{0}")]
     NotReady(&'static str),
 }
 
@@ -26,32 +32,19 @@ impl From<InvalidReview> for Trouble {
 
 impl IntoResponse for Trouble {
     fn into_response(self) -> Response {
-        // The apiserver tries again after 429 and 503, but only if the answer says when.
-        let later = [(header::RETRY_AFTER, "1")];
-        match self {
-            Self::Invalid(problem) => (StatusCode::BAD_REQUEST, problem).into_response(),
-            Self::NotJson => {
-                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json").into_response()
-            }
-            Self::TooLarge { limit } => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("the review is larger than {} MiB", limit >> 20),
-            )
-                .into_response(),
-            Self::Slow => (
-                StatusCode::REQUEST_TIMEOUT,
-                "the review did not arrive in time",
-            )
-                .into_response(),
-            Self::Overloaded => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                later,
-                "too many reviews at once",
-            )
-                .into_response(),
-            Self::NotReady(obstacle) => {
-                (StatusCode::SERVICE_UNAVAILABLE, later, obstacle).into_response()
-            }
+        let status = match self {
+            Self::Invalid(_) => StatusCode::BAD_REQUEST,
+            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Slow => StatusCode::REQUEST_TIMEOUT,
+            Self::Overloaded | Self::NotReady(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let mut response = (status, self.to_string()).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            // The apiserver tries again after 429 and 503, but only if the answer says when.
+            let second = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, second);
         }
+        response
     }
 }
