@@ -29,6 +29,7 @@ use prometheus_client::registry::Registry;
 
 use self::by_namespace::ByNamespace;
 pub(crate) use self::held_up::HeldUp;
+pub(crate) use self::labels::cause_label;
 use self::labels::{Labels, labels, stalled_labels};
 pub(crate) use self::outcomes::{Delivery, ReloadOutcome};
 use crate::live::reads::AllReads;

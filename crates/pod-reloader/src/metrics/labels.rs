@@ -19,14 +19,17 @@ pub(super) const OUTCOMES: [&str; 7] = [
 ];
 
 pub(super) fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
-    let cause = match cause {
+    [("kind", kind.as_str()), ("cause", cause_label(cause))]
+}
+
+pub(crate) fn cause_label(cause: Cause) -> &'static str {
+    match cause {
         Cause::FirstStamp => "first_stamp",
         Cause::Changed => "changed",
         Cause::ChangedBeforeTakeover => "changed_before_takeover",
         Cause::Pinned => "pinned",
         Cause::Rotated => "rotated",
-    };
-    [("kind", kind.as_str()), ("cause", cause)]
+    }
 }
 
 pub(super) fn stalled_labels(kind: WorkloadKind, stall: Stall) -> Labels<2> {

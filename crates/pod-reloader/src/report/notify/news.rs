@@ -7,6 +7,7 @@ use pod_reloader_core::decision::Cause;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 
+use crate::metrics::cause_label;
 use crate::report::notice::{Headline, Notice};
 
 /// News of one workload.
@@ -56,36 +57,31 @@ impl News {
 impl Topic {
     fn of(notice: &Notice) -> Option<Self> {
         let Headline { heading, predicate } = notice.traits().headline?;
-        let (cause, why) = match notice {
+        let cause = match notice {
             Notice::Restarted(cause, _)
             | Notice::WouldRestart(cause, ..)
-            | Notice::Stalled(cause, ..) => match cause {
-                Cause::FirstStamp => (Some("first_stamp"), Some("first config hash")),
-                Cause::Changed => (
-                    Some("changed"),
-                    Some("changed while pod-reloader was not watching"),
-                ),
-                Cause::ChangedBeforeTakeover => (
-                    Some("changed_before_takeover"),
-                    Some("changed before pod-reloader took over"),
-                ),
-                Cause::Pinned => (Some("pinned"), Some("first copies of its config")),
-                Cause::Rotated => (Some("rotated"), Some("mounted secrets were rotated")),
-            },
-            Notice::Reloaded(..) => (
-                Some("changed"),
-                Some("changed while pod-reloader was not watching"),
-            ),
-            _ => (None, None),
+            | Notice::Stalled(cause, ..) => Some(*cause),
+            Notice::Reloaded(..) => Some(Cause::Changed),
+            _ => None,
         };
         Some(Self {
             reason: notice.reason(),
             is_problem: notice.is_problem(),
-            cause,
-            why,
+            cause: cause.map(cause_label),
+            why: cause.map(why),
             heading,
             predicate,
         })
+    }
+}
+
+fn why(cause: Cause) -> &'static str {
+    match cause {
+        Cause::FirstStamp => "first config hash",
+        Cause::Changed => "changed while pod-reloader was not watching",
+        Cause::ChangedBeforeTakeover => "changed before pod-reloader took over",
+        Cause::Pinned => "first copies of its config",
+        Cause::Rotated => "mounted secrets were rotated",
     }
 }
 
