@@ -31,7 +31,6 @@ use crate::restart::http_reload::HttpReloads;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedAs, ServedKinds, version};
 use crate::restart::lists::ListsDue;
-use crate::restart::memory::Memories;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
 use crate::restart::pins::{PinParts, PinnedContent, PinnedWorkloads, Rollbacks};
@@ -69,7 +68,6 @@ pub(crate) struct Reconciler {
     stuck_pods: StuckPods,
     cron_jobs: CronJobs,
     lost_settings: LostSettings,
-    memories: Memories,
     http_reloads: Option<HttpReloads>,
     worker: Arc<Worker<WorkloadId>>,
     progress: Arc<Progress>,
@@ -127,7 +125,6 @@ impl Reconciler {
             writes,
             intake,
             kinds,
-            memories: parts.progress.memories.clone(),
             settings: parts.settings,
             workloads: parts.workloads,
             lists: parts.lists,

@@ -334,7 +334,7 @@ impl Reconciler {
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved.inc();
         }
-        self.memories.hash_is_right(workload, snapshot);
+        self.progress.memories.hash_is_right(workload, snapshot);
         // Somebody who reverted the hash before may do so again in a moment.
         if self.progress.disputed_until(id).is_none() && !self.restraints.stages.fails_first(id) {
             self.progress.at_rest(id);

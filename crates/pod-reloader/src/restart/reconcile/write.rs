@@ -108,11 +108,11 @@ impl Reconciler {
         let began = Instant::now();
         let id = &*workload.id;
         let since = self.progress.pending_since(id);
-        let changes = self.memories.tracked_changes(workload, snapshot);
+        let changes = self.progress.memories.tracked_changes(workload, snapshot);
         let last_write = self.progress.recent_writes.last_write(id).or(since);
         let is_changed =
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
-        let mut changed = self.memories.due_changes(workload, snapshot);
+        let mut changed = self.progress.memories.due_changes(workload, snapshot);
         if changed.is_empty() {
             changed = self.heard_of_since_the_hash(workload, snapshot);
         }

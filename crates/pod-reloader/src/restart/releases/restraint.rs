@@ -21,7 +21,6 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::progress::Progress;
 use crate::restart::releases::waits;
@@ -43,7 +42,6 @@ pub(crate) struct ReleaseWait {
     releases: Mutex<Releases>,
     /// The number of lists that have not arrived yet.
     lists_due: watch::Sender<usize>,
-    memories: Memories,
     progress: Arc<Progress>,
     metrics: Metrics,
     worker: Arc<Worker<WorkloadId>>,
@@ -57,7 +55,6 @@ impl ReleaseWait {
             patience: settings.release_wait,
             releases: Mutex::new(Releases::new(places, share)),
             lists_due: watch::Sender::new(places.values().map(Vec::len).sum()),
-            memories: parts.progress.memories.clone(),
             progress: parts.progress.clone(),
             metrics: parts.metrics.clone(),
             worker: parts.worker.clone(),
@@ -112,7 +109,7 @@ impl ReleaseWait {
 
     /// Returns when the restart of a workload last stopped waiting for a release.
     pub(crate) fn ended(&self, id: &WorkloadId) -> Option<Instant> {
-        waits::ended(&self.memories, id)
+        waits::ended(&self.progress.memories, id)
     }
 
     /// Returns the release for which the restart of a workload waits, if there is one. The restart has
@@ -152,7 +149,7 @@ impl ReleaseWait {
     /// Queues the workloads whose restart waits for a release.
     fn moved(&self, release: &Release) {
         self.worker
-            .push_all(waits::awaiting(&self.memories, release));
+            .push_all(waits::awaiting(&self.progress.memories, release));
     }
 }
 
@@ -166,26 +163,26 @@ impl Restraint for ReleaseWait {
         } = *due;
         let (id, now) = (&*workload.id, Instant::now());
         if self.releases.lock().is_empty() {
-            waits::note(&self.memories, id, None);
+            waits::note(&self.progress.memories, id, None);
             return None;
         }
-        let mut changes = self.memories.tracked_changes(workload, snapshot);
+        let mut changes = self.progress.memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= hash_since);
-        let since = waits::since(&self.memories, id).unwrap_or(now);
+        let since = waits::since(&self.progress.memories, id).unwrap_or(now);
         let Some(Wait { release, until }) = self.wait(workload, snapshot, &changes, since) else {
-            waits::note(&self.memories, id, None);
+            waits::note(&self.progress.memories, id, None);
             return None;
         };
         let until = Instant::from_std(until);
         if until <= now {
-            waits::note(&self.memories, id, None);
+            waits::note(&self.progress.memories, id, None);
             self.releases.lock().give_up(&release, Instant::now().into_std());
             let notice = Notice::ReleaseUnfinished(release);
             self.progress.send(workload, notice);
             self.metrics.release_timeouts.inc();
             return None;
         }
-        let is_news = waits::note(&self.memories, id, Some(&release));
+        let is_news = waits::note(&self.progress.memories, id, Some(&release));
         let notice = Notice::AwaitsRelease(release);
         self.progress.waits_untold(workload, notice.clone());
         if is_news {

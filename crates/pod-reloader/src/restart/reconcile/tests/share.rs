@@ -120,7 +120,7 @@ async fn nothing_is_remembered_of_a_workload_that_does_not_fit_any_more() {
     web["metadata"]["annotations"][TOGETHER] = json!("app,base");
     operator.writes(web);
     pass(Duration::from_secs(20)).await;
-    let remembered = || operator.reconciler.memories.ids(|_| true);
+    let remembered = || operator.reconciler.progress.memories.ids(|_| true);
     assert_eq!(remembered(), [id("web")]);
 
     let names: Vec<_> = (0..200).map(|number| format!("app-{number}")).collect();

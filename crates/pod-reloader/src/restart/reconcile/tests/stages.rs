@@ -132,7 +132,7 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
 /// Returns the reason for which a Deployment waits for the present content, as the leader answers a status query.
 pub(super) fn waits_for(operator: &Operator, name: &str) -> Option<String> {
     let status = LoopStatus::default();
-    status.term_begins(&operator.reconciler.memories);
+    status.term_begins(&operator.reconciler.progress.memories);
     let (workload, _) = operator.reconciler.workloads.get(&id(name)).unwrap();
     let content = gate::digits(&operator.hash_of("app"));
     let told = status.of(&Asked::about(&workload), Some(&content));
