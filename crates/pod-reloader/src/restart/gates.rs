@@ -46,9 +46,7 @@ impl ClosedGate {
     /// Reports that a workload whose other gates are open is about to be restarted although its restart window
     /// is closed, if it is.
     pub(crate) fn report_outside_window(&self, due: &DueRestart<'_>) {
-        let DueRestart {
-            workload, snapshot, ..
-        } = *due;
+        let (workload, snapshot) = (due.workload, due.snapshot);
         let gates = workload.rare().gates.as_deref();
         let windows = gates.and_then(|gates| gates.windows.as_ref()?.as_ref());
         let opens = windows.and_then(|windows| windows.next_opening((self.settings.clock)()));
@@ -80,15 +78,10 @@ impl ClosedGate {
 
 impl Restraint for ClosedGate {
     fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
-        let DueRestart {
-            workload,
-            config_hash,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, snapshot) = (due.workload, due.snapshot);
         let now = (self.settings.clock)();
         let gates = workload.rare().gates.as_deref();
-        let closed = gate::closed(gates, &snapshot.objects, config_hash, now)?;
+        let closed = gate::closed(gates, &snapshot.objects, due.config_hash, now)?;
         let action = if let Closed::Until(opens) = &closed {
             if self.expires_before(workload, snapshot, opens).is_some() {
                 return None;

@@ -80,14 +80,8 @@ impl HttpReloads {
         &self,
         due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
-        let DueRestart {
-            workload,
-            config_hash,
-            cause,
-            ..
-        } = *due;
-        let id = &*workload.id;
-        if self.reload_of(workload, cause).is_none() {
+        let (id, config_hash) = (&*due.workload.id, due.config_hash);
+        if self.reload_of(due.workload, due.cause).is_none() {
             self.is_moot(id);
             return Ok(None);
         }
@@ -109,15 +103,9 @@ impl HttpReloads {
         &self,
         due: &DueRestart<'_>,
     ) -> Result<Option<Action>, RestartError> {
-        let DueRestart {
-            workload,
-            config_hash,
-            cause,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, config_hash) = (due.workload, due.config_hash);
         let id = &*workload.id;
-        let Some(reload) = self.reload_of(workload, cause) else {
+        let Some(reload) = self.reload_of(workload, due.cause) else {
             return Ok(None);
         };
         match self
@@ -134,7 +122,7 @@ impl HttpReloads {
             Some(Stand::Ended(Ok(_))) => return Ok(Some(Action::RequeueAt(Instant::now()))),
             Some(Stand::Runs(until)) => return Ok(Some(Action::RequeueAt(until))),
         }
-        let contents = workload.references.contents(&snapshot.objects);
+        let contents = workload.references.contents(&due.snapshot.objects);
         let changes = self.memories.with(id, |memory| {
             let known = memory.reload.as_deref();
             known
@@ -182,15 +170,10 @@ impl HttpReloads {
 
     /// Records that all pods of a workload have reloaded the content of `config_hash`.
     async fn reloaded(&self, due: &DueRestart<'_>, pods: usize) -> Result<Action, RestartError> {
-        let DueRestart {
-            workload,
-            config_hash,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, config_hash) = (due.workload, due.config_hash);
         let id = &*workload.id;
         let began = Instant::now();
-        let changed = self.memories.due_changes(workload, snapshot);
+        let changed = self.memories.due_changes(workload, due.snapshot);
         let baseline = baseline_after_reload(workload, config_hash);
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);

@@ -26,15 +26,10 @@ impl SettlePeriod {
 
     /// Notes that a restart is due, and returns when its objects will have settled.
     pub(crate) fn settled(&self, due: &DueRestart<'_>) -> Instant {
-        let DueRestart {
-            workload,
-            config_hash,
-            snapshot,
-            ..
-        } = *due;
+        let workload = due.workload;
         let period = self.settings.settle_period(workload);
         self.progress
-            .settled(&workload.id, config_hash, snapshot.changed, period)
+            .settled(&workload.id, due.config_hash, due.snapshot.changed, period)
     }
 }
 

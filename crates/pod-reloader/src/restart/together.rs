@@ -56,11 +56,9 @@ impl TogetherWait {
 
 impl Restraint for TogetherWait {
     fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
-        let DueRestart {
-            workload, cause, ..
-        } = *due;
+        let workload = due.workload;
         let together = workload.rare().together.as_deref()?;
-        if !cause.is_of_content() {
+        if !due.cause.is_of_content() {
             return None;
         }
         let id = &*workload.id;

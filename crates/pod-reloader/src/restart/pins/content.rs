@@ -120,12 +120,7 @@ impl PinnedContent {
     /// Makes the copies that the pods are to use, and returns the pins for them. If a copy cannot be made, the
     /// pods use the ConfigMaps themselves, and their users are told.
     pub(crate) async fn pin(&self, due: &DueRestart<'_>) -> Result<Pinned, RestartError> {
-        let DueRestart {
-            workload,
-            config_hash,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, snapshot) = (due.workload, due.snapshot);
         let keys = self.hash_keys().await?;
         let names = workload.copy_names(&keys);
         let copies: Vec<_> = workload.copies(&snapshot.objects, &names).collect();
@@ -140,10 +135,10 @@ impl PinnedContent {
                     self.progress.send(workload, notice);
                 }
                 // Without room for them, the pods use the ConfigMaps themselves.
-                let has_room = workload.too_long_with(config_hash, Some(&pins)).is_none();
-                Ok(Pinned::As(Some(match has_room {
-                    true => pins,
-                    false => String::new(),
+                let too_long = workload.too_long_with(due.config_hash, Some(&pins));
+                Ok(Pinned::As(Some(match too_long {
+                    None => pins,
+                    Some(_) => String::new(),
                 })))
             }
             Err(NotCopied::Changed(name)) => {

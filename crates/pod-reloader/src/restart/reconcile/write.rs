@@ -42,13 +42,7 @@ struct Restarting<'a> {
 impl Reconciler {
     /// Sets the config hash of a workload, or the time of its restart, or reports what it would do.
     pub(super) async fn restart(&self, due: &DueRestart<'_>) -> Result<Action, RestartError> {
-        let DueRestart {
-            workload,
-            config_hash,
-            cause,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, config_hash) = (due.workload, due.config_hash);
         let id = &*workload.id;
         let restarting = self.restarting(due);
         if self.settings.observe {
@@ -61,7 +55,7 @@ impl Reconciler {
         let Pinned::As(pins) = pinned else {
             return Ok(Action::RequeueAt(Instant::now() + READ_AGAIN));
         };
-        let undone = Some(snapshot.undone.to_string()).filter(|it| !it.is_empty());
+        let undone = Some(due.snapshot.undone.to_string()).filter(|it| !it.is_empty());
         // The apiserver would not always refuse it. For a custom resource, only the creation of its pods
         // would fail.
         if let Some(size) = workload.too_long_with(config_hash, pins.as_deref()) {
@@ -83,7 +77,7 @@ impl Reconciler {
             }
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
-        let runs = self.settings.run_cron_jobs && cause.is_of_content() && !restarting.is_again;
+        let runs = self.settings.run_cron_jobs && due.cause.is_of_content() && !restarting.is_again;
         let mut is_restarted = false;
         let action = self.writes.write(workload, patch, is_written, || {
             is_restarted = true;
@@ -98,34 +92,28 @@ impl Reconciler {
 
     /// Returns what is known of a restart at its beginning.
     fn restarting<'a>(&self, due: &DueRestart<'a>) -> Restarting<'a> {
-        let DueRestart {
-            workload,
-            config_hash,
-            cause,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, snapshot) = (due.workload, due.snapshot);
         let began = Instant::now();
         let id = &*workload.id;
         let since = self.progress.pending_since(id);
         let changes = self.progress.memories.tracked_changes(workload, snapshot);
         let last_write = self.progress.recent_writes.last_write(id).or(since);
         let is_changed =
-            cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
+            due.cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
         let mut changed = self.progress.memories.due_changes(workload, snapshot);
         if changed.is_empty() {
             changed = self.heard_of_since_the_hash(workload, snapshot);
         }
         Restarting {
             workload,
-            config_hash,
-            cause,
+            config_hash: due.config_hash,
+            cause: due.cause,
             began,
             // A change that no event has reported, such as one from before our term, was found by a read.
             first_news: snapshot.first_news.or(since),
             changed,
             is_changed,
-            is_again: self.progress.recent_writes.is_again(id, config_hash),
+            is_again: self.progress.recent_writes.is_again(id, due.config_hash),
         }
     }
 

@@ -155,19 +155,14 @@ impl ReleaseWait {
 
 impl Restraint for ReleaseWait {
     fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
-        let DueRestart {
-            workload,
-            hash_since,
-            snapshot,
-            ..
-        } = *due;
+        let (workload, snapshot) = (due.workload, due.snapshot);
         let (id, now) = (&*workload.id, Instant::now());
         if self.releases.lock().is_empty() {
             waits::note(&self.progress.memories, id, None);
             return None;
         }
         let mut changes = self.progress.memories.tracked_changes(workload, snapshot);
-        changes.retain(|(_, at)| *at >= hash_since);
+        changes.retain(|(_, at)| *at >= due.hash_since);
         let since = waits::since(&self.progress.memories, id).unwrap_or(now);
         let Some(Wait { release, until }) = self.wait(workload, snapshot, &changes, since) else {
             waits::note(&self.progress.memories, id, None);

@@ -129,20 +129,15 @@ impl StageWait {
 
 impl Restraint for StageWait {
     fn holds_back(&self, due: &DueRestart<'_>, phase: Phase) -> Option<Action> {
-        let DueRestart {
-            workload,
-            cause,
-            snapshot,
-            ..
-        } = *due;
+        let workload = due.workload;
         let staging = workload.staged()?;
-        if !cause.is_of_content() || self.settings.observe {
+        if !due.cause.is_of_content() || self.settings.observe {
             return None;
         }
         if let Some(next) = self.lists.next_look() {
             return Some(Action::RequeueAt(next));
         }
-        let changed = self.changed(workload, staging, snapshot);
+        let changed = self.changed(workload, staging, due.snapshot);
         let consumers = |object: &Reference| {
             let consumers = self.workloads.consumers(object, None).into_iter();
             let consumers = consumers.filter_map(|id| Some(self.workloads.get(&id)?.0));
