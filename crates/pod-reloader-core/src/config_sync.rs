@@ -64,14 +64,11 @@ impl TryFrom<&ClusterConfigSync> for ConfigSync {
         let (meta, spec) = (&object.metadata, &object.spec);
         let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidSync::Name(field));
         let namespaces = Selector::try_from(spec.namespace_selector.clone());
-        let CopiedMetadata {
-            labels,
-            annotations,
-        } = &spec.template.metadata;
-        if labels.keys().any(|key| is_ours(key) && key != PROTECT) {
+        let metadata = &spec.template.metadata;
+        if metadata.labels.keys().any(|key| is_ours(key) && key != PROTECT) {
             return Err(InvalidSync::Template("labels"));
         }
-        if annotations.keys().any(|key| is_ours(key)) {
+        if metadata.annotations.keys().any(|key| is_ours(key)) {
             return Err(InvalidSync::Template("annotations"));
         }
         Ok(Self {
@@ -86,7 +83,7 @@ impl TryFrom<&ClusterConfigSync> for ConfigSync {
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             namespaces: namespaces.map_err(|error| InvalidSync::Selector(error.to_string()))?,
             keys: spec.keys.clone(),
-            metadata: spec.template.metadata.clone(),
+            metadata: metadata.clone(),
             deletion_policy: spec.deletion_policy,
         })
     }

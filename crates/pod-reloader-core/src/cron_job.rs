@@ -114,16 +114,11 @@ impl CronJob {
     /// Decides about a run that is due since `due`. The checks have the order of the controller. As there, only the Jobs
     /// in the status count as active.
     pub fn run(&self, due: Timestamp, now: Timestamp) -> Run<'_> {
-        let Spec {
-            suspend,
-            concurrency_policy,
-            starting_deadline_seconds,
-            ..
-        } = &self.spec;
+        let spec = &self.spec;
         if self.metadata.deletion_timestamp.is_some() {
             return Run::GiveUp(NoRun::Deleted);
         }
-        if *suspend == Some(true) {
+        if spec.suspend == Some(true) {
             return Run::GiveUp(NoRun::Suspended);
         }
         // The controller begins the latest of several runs that it has missed, and no other.
@@ -132,11 +127,12 @@ impl CronJob {
         }
         // In whole seconds, so that a deadline of 0 allows the first attempt.
         let waited = now.duration_since(due).as_secs();
-        if starting_deadline_seconds.is_some_and(|most| waited > most) {
+        let deadline = spec.starting_deadline_seconds;
+        if deadline.is_some_and(|most| waited > most) {
             return Run::GiveUp(NoRun::TooLate);
         }
         let active = &*self.status.active;
-        match concurrency_policy.as_deref() {
+        match spec.concurrency_policy.as_deref() {
             Some("Forbid") if !active.is_empty() => Run::Wait,
             Some("Replace") => Run::Begin(active),
             _ => Run::Begin(&[]),

@@ -87,17 +87,13 @@ impl Keyring {
 const LENGTH: usize = 16;
 
 fn parts<'a>(claim: &Claim<'a>) -> [&'a str; 6] {
-    let Reference {
-        kind,
-        namespace,
-        name,
-    } = claim.object;
+    let object = claim.object;
     [
         "seal",
         claim.purpose.as_str(),
-        kind.as_str(),
-        namespace.as_str(),
-        name.as_str(),
+        object.kind.as_str(),
+        object.namespace.as_str(),
+        object.name.as_str(),
         claim.of,
     ]
 }

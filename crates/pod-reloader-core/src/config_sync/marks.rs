@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{ConfigSync, Target};
 use crate::hash::Keyring;
 use crate::name::Name;
-use crate::reference::Reference;
 use crate::seal::{Claim, Purpose, Sealed};
 
 /// The seals of the copies of a ClusterConfigSync.
@@ -45,12 +44,8 @@ impl Whose {
 impl ConfigSync {
     /// Returns the mark of the copy in this namespace.
     pub fn mark(&self, namespace: &Name) -> String {
-        let Reference {
-            namespace: from,
-            name,
-            ..
-        } = &self.source;
-        format!("{from}/{name}@{namespace}")
+        let source = &self.source;
+        format!("{}/{}@{namespace}", source.namespace, source.name)
     }
 
     /// Returns the seal of the copy in this namespace. It is not about the UID of the ClusterConfigSync: copies that

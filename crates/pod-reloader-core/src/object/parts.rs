@@ -117,13 +117,8 @@ impl Tracked {
         let rejected = references.rejected.into_iter().chain(classes.rejected);
         references.rejected = rejected.collect();
         let may_read = |kind| reading.dialects.ignored != Some(kind);
-        let Subject {
-            pod_specs,
-            namespace,
-            ..
-        } = *subject;
         Self {
-            needs: Needs::of(pod_specs, namespace, &references, may_read),
+            needs: Needs::of(subject.pod_specs, subject.namespace, &references, may_read),
             references,
             opt_in: opt_in.max(classes.opt_in),
             classes: tracked(classes.names, selector),

@@ -105,11 +105,9 @@ impl Kustomization {
         {
             return None;
         }
-        let Reconciling {
-            is_progressing,
-            message,
-        } = self.status.as_ref()?.reconciling.as_ref()?;
-        let writes = *is_progressing && !message.starts_with(APPLIED);
+        let reconciling = self.status.as_ref()?.reconciling.as_ref()?;
+        let message = &reconciling.message;
+        let writes = reconciling.is_progressing && !message.starts_with(APPLIED);
         writes.then(|| {
             let mut hasher = DefaultHasher::new();
             message.hash(&mut hasher);

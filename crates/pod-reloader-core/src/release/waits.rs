@@ -186,16 +186,11 @@ fn place(release: &Release) -> Option<(Tool, Name)> {
 impl InNamespace {
     /// Takes in a revision. If there is no room for its release, that is forgotten.
     fn apply(&mut self, revision: Revision, now: Instant, share: usize) -> AppliedRevision {
-        let Revision {
-            release,
-            number,
-            stage,
-        } = revision;
-        let before = self.take(&release.name);
+        let before = self.take(&revision.release.name);
         let was_known = before.is_some();
         let mut stored = before.unwrap_or_default();
-        let is_news = stored.apply(number, stage, now);
-        match self.put(release.name, stored, share) {
+        let is_news = stored.apply(revision.number, revision.stage, now);
+        match self.put(revision.release.name, stored, share) {
             Ok(()) => AppliedRevision {
                 is_news,
                 is_first_left_out: false,

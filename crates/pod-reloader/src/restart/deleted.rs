@@ -110,22 +110,18 @@ impl LostSettings {
             return Ok(());
         };
         let keys = lacking.keys().collect::<Vec<_>>().join(", ");
-        let WorkloadId {
-            kind,
-            namespace,
-            name,
-        } = id;
+        let (kind, namespace, name) = (id.kind, &id.namespace, &*id.name);
         let Some(patch) = lacking.patch(&workload) else {
-            warn!(%kind, %namespace, name = &**name, keys, "no room for what people had set before this workload was deleted and created again");
+            warn!(%kind, %namespace, name, keys, "no room for what people had set before this workload was deleted and created again");
             return Ok(());
         };
         let patch = Patch::<()>::Json(patch);
         let object = within(DEADLINE, api.patch(&id.name, &patch_params(), &patch)).await?;
         if lacking.lacking_in(&object).is_some() {
-            warn!(%kind, %namespace, name = &**name, keys, "another webhook or policy takes away what people had set before this workload was deleted and created again");
+            warn!(%kind, %namespace, name, keys, "another webhook or policy takes away what people had set before this workload was deleted and created again");
             return Ok(());
         }
-        info!(%kind, %namespace, name = &**name, keys, "put back what people had set before this workload was deleted and created again");
+        info!(%kind, %namespace, name, keys, "put back what people had set before this workload was deleted and created again");
         let keys = lacking.keys().map(Into::into).collect();
         self.progress.send(&workload, Notice::SettingsKept(keys));
         let version = version(&object);

@@ -94,17 +94,11 @@ impl Reloads {
 
     /// Begins a round of a workload for the content of `config_hash`. Returns when it ends at the latest.
     pub(crate) fn begin(&self, own: &mut Reload, begin: Begin<'_>) -> Instant {
-        let Begin {
-            id,
-            reload,
-            config_hash,
-            changes,
-            config_created,
-        } = begin;
+        let (id, reload) = (begin.id, begin.reload);
         let now = Instant::now();
         let until = deadline(reload, now.into_std()).into();
         let played = play(Play {
-            round: Round::new(reload, config_created, self.reach, now.into_std()),
+            round: Round::new(reload, begin.config_created, self.reach, now.into_std()),
             id: id.clone(),
             selector: reload.selector.to_string(),
             path: reload.target.path.clone(),
@@ -112,7 +106,8 @@ impl Reloads {
         });
         // The task before must not outlive this.
         own.round = None;
-        own.touched.extend(changes.objects.into_iter().flatten());
+        let changed = begin.changes.objects.into_iter();
+        own.touched.extend(changed.flatten());
         let outcome = Arc::new(Mutex::new(None));
         let (noted, worker, id) = (Arc::downgrade(&outcome), self.worker.clone(), id.clone());
         let task = tokio::spawn(async move {
@@ -124,7 +119,7 @@ impl Reloads {
             }
         });
         own.round = Some(Running {
-            config_hash: config_hash.into(),
+            config_hash: begin.config_hash.into(),
             until,
             task: AbortOnDropHandle::new(task),
             outcome,

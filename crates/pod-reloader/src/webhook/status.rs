@@ -76,13 +76,9 @@ impl Webhook {
         asked: Option<&Asked>,
         closed: Option<Closed>,
     ) -> Report {
-        let StatusFacts {
-            certificate,
-            loop_status,
-            ..
-        } = &self.status_facts;
+        let facts = &self.status_facts;
         let content = answer.due_content.take();
-        let remembered = asked.map(|asked| loop_status.of(asked, content.as_deref()));
+        let remembered = asked.map(|asked| facts.loop_status.of(asked, content.as_deref()));
         let Remembered { leads, waits_for } = remembered.unwrap_or_default();
         let waits_for = match sync_status {
             SyncStatus::Due(_) => first_of(closed, waits_for),
@@ -92,7 +88,7 @@ impl Webhook {
             SyncStatus::Unknown => waits_for,
             SyncStatus::Current | SyncStatus::BaselineDue | SyncStatus::NotManaged => None,
         };
-        let certificate = certificate.current();
+        let certificate = facts.certificate.current();
         Report {
             sync_status,
             content,

@@ -80,18 +80,15 @@ impl Failures {
         // A conflict is not a refusal: the workload may stop changing at any time.
         let moves = |cause: &CallError| cause.is_conflict() || cause.is_failed_test();
         let refused = cause.is_some_and(|cause| cause.is_refusal() && !moves(cause));
-        let failures = self.progress.failed(&workload.id, refused);
-        let WorkloadId {
-            kind,
-            namespace,
-            name,
-        } = &*workload.id;
+        let id = &*workload.id;
+        let failures = self.progress.failed(id, refused);
+        let (kind, namespace, name) = (id.kind, &id.namespace, &*id.name);
         let pause = pause(failures, refused);
         // The reader of the object has already logged it.
         if failures == 1 && !matches!(error, RestartError::Read(ReadError::Object { .. })) {
-            warn!(%kind, %namespace, name = &**name, error = chain(error), "reconciling failed, trying again");
+            warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
         } else {
-            debug!(%kind, %namespace, name = &**name, error = chain(error), ?pause, "reconciling failed");
+            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed");
         }
         Instant::now() + pause
     }

@@ -5,13 +5,8 @@ use crate::restart::clock::now;
 
 /// Updates these metrics, and forgets whatever is no longer of use.
 pub(super) fn publish(reconciler: &Reconciler) {
-    let Reconciler {
-        workloads,
-        digests,
-        progress,
-        metrics,
-        ..
-    } = reconciler;
+    let (workloads, digests) = (&reconciler.workloads, &reconciler.digests);
+    let (progress, metrics) = (&reconciler.progress, &reconciler.metrics);
     digests.retain(|object| workloads.ask(|it| it.is_referenced(object)));
     progress.recent_writes.tidy();
     reconciler.lost_settings.deleted.lock().tidy(now());

@@ -15,7 +15,6 @@ use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::left_out::take_in_again;
 use crate::restart::restraint::{DueRestart, Phase};
-use crate::restart::restraints::Restraints;
 use crate::runtime::worker::Handler;
 
 /// The time after which certificates are read again that could not be read.
@@ -208,11 +207,9 @@ impl Reconciler {
         if self.progress.lacks_untracked(&workload.id) {
             decision = self.unless_untracked_is_missing(workload, decision).await?;
         }
-        let Restraints {
-            stages, together, ..
-        } = &self.restraints;
-        stages.looked(workload, snapshot, &decision);
-        together.look(workload, snapshot, &decision);
+        let restraints = &self.restraints;
+        restraints.stages.looked(workload, snapshot, &decision);
+        restraints.together.look(workload, snapshot, &decision);
         // The pods cannot get the content now.
         if let Some(reloads) = &self.http_reloads
             && let Decision::MissingConfig(_) | Decision::Baseline(_) = decision

@@ -130,14 +130,9 @@ impl Reconciler {
 
     /// Reports, once, a restart that would be made.
     fn would_restart(&self, restarting: Restarting<'_>) -> Action {
-        let Restarting {
-            workload,
-            cause,
-            changed,
-            ..
-        } = restarting;
-        let stage = stage_for(workload, cause, &changed);
-        let notice = Notice::WouldRestart(cause, changed, stage);
+        let (workload, cause) = (restarting.workload, restarting.cause);
+        let stage = stage_for(workload, cause, &restarting.changed);
+        let notice = Notice::WouldRestart(cause, restarting.changed, stage);
         if self.progress.report(workload, notice) {
             self.metrics.would_restart(workload.id.kind, cause);
             log_restart(workload, cause, "would restart pods");
@@ -148,9 +143,7 @@ impl Reconciler {
 
     /// Records a restart that stands, and reports it.
     fn restarted(&self, restarting: Restarting<'_>) {
-        let Restarting {
-            workload, cause, ..
-        } = restarting;
+        let (workload, cause) = (restarting.workload, restarting.cause);
         let id = &*workload.id;
         // Changes from here on are a restart of their own, which settles anew.
         self.progress.not_pending(id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pod_reloader_core::decision::{Cause, Decision};
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::stages::{Changed, Look, Wait, Why};
+use pod_reloader_core::stages::{Changed, Look, Why};
 use pod_reloader_core::staging::Staging;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -147,13 +147,9 @@ impl Restraint for StageWait {
         let turn = stages.wait(workload, staging, &changed, consumers, phase);
         // The one that is no longer waited for may have nothing more to say.
         self.worker.push_all(turn.before);
-        let Wait {
-            workload: other,
-            why,
-            until,
-        } = turn.wait?;
-        self.report(workload, other, why);
-        Some(Action::RequeueAt(until.into()))
+        let wait = turn.wait?;
+        self.report(workload, wait.workload, wait.why);
+        Some(Action::RequeueAt(wait.until.into()))
     }
 }
 
