@@ -104,17 +104,18 @@ struct Spec {
     selector: Option<Box<RawValue>>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// How a workload replaces its pods.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct UpdateStrategy {
+pub(crate) struct UpdateStrategy {
     #[serde(rename = "type")]
-    name: Option<String>,
-    rolling_update: Option<RollingUpdate>,
+    pub(crate) name: Option<String>,
+    pub(crate) rolling_update: Option<RollingUpdate>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct RollingUpdate {
-    partition: Option<i64>,
+pub(crate) struct RollingUpdate {
+    pub(crate) partition: Option<i64>,
 }
 
 /// A workload of any kind.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use crate::annotations::CONFIG_HASH;
 use crate::conditions::Condition;
 use crate::metadata::{Metadata, Wanted, resource};
+use crate::object::UpdateStrategy;
 use crate::raw;
 use crate::texts::Texts;
 use crate::workload::Workload;
@@ -49,19 +50,6 @@ struct SetSpec {
     #[serde(default)]
     selector: Selector,
     template: Template,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct UpdateStrategy {
-    #[serde(rename = "type")]
-    kind: Option<Box<str>>,
-    rolling_update: Option<RollingUpdate>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct RollingUpdate {
-    partition: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -114,7 +102,7 @@ impl StatefulSet {
     /// Returns true if a pod that is not ready keeps all others from being replaced.
     pub fn replaces_in_order(&self) -> bool {
         let is_parallel = self.spec.pod_management_policy.as_deref() == Some("Parallel");
-        let is_on_delete = self.spec.update_strategy.kind.as_deref() == Some("OnDelete");
+        let is_on_delete = self.spec.update_strategy.name.as_deref() == Some("OnDelete");
         !is_parallel && !is_on_delete
     }
 
