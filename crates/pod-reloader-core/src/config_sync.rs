@@ -65,7 +65,11 @@ impl TryFrom<&ClusterConfigSync> for ConfigSync {
         let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidSync::Name(field));
         let namespaces = Selector::try_from(spec.namespace_selector.clone());
         let metadata = &spec.template.metadata;
-        if metadata.labels.keys().any(|key| is_ours(key) && key != PROTECT) {
+        if metadata
+            .labels
+            .keys()
+            .any(|key| is_ours(key) && key != PROTECT)
+        {
             return Err(InvalidSync::Template("labels"));
         }
         if metadata.annotations.keys().any(|key| is_ours(key)) {

@@ -19,7 +19,11 @@ pub(crate) struct Installed {
 
 impl fmt::Display for Installed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "deployment {} in namespace {}", self.name, self.namespace)
+        write!(
+            f,
+            "deployment {} in namespace {}",
+            self.name, self.namespace
+        )
     }
 }
 

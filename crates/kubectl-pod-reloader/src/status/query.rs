@@ -39,7 +39,9 @@ pub(super) async fn reach(
     let obstacle =
         read.and_then(|probe| operators::obstacle(&operator.scope, &probe, labels.as_ref().ok()));
     if let Some(obstacle) = obstacle {
-        let message = format!("it manages no workload yet, and a new one would not be managed: {obstacle}; another --namespace may do");
+        let message = format!(
+            "it manages no workload yet, and a new one would not be managed: {obstacle}; another --namespace may do"
+        );
         return Reply::Impossible(last.unwrap_or_else(|| Unseen::refused("ask", message)));
     }
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));

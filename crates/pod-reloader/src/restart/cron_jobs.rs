@@ -85,7 +85,9 @@ impl CronJobs {
         };
         self.memories.with(id, |memory| memory.run = None);
         match begun {
-            Ok(Some(job)) => info!(namespace = %id.namespace, name = &*id.name, job, "ran a CronJob"),
+            Ok(Some(job)) => {
+                info!(namespace = %id.namespace, name = &*id.name, job, "ran a CronJob")
+            }
             Ok(None) => {}
             Err(error) => {
                 let notice = Notice::NotRun(in_own_words(&error).to_owned());

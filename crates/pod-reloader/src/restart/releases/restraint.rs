@@ -171,7 +171,9 @@ impl Restraint for ReleaseWait {
         let until = Instant::from_std(until);
         if until <= now {
             waits::note(&self.progress.memories, id, None);
-            self.releases.lock().give_up(&release, Instant::now().into_std());
+            self.releases
+                .lock()
+                .give_up(&release, Instant::now().into_std());
             let notice = Notice::ReleaseUnfinished(release);
             self.progress.send(workload, notice);
             self.metrics.release_timeouts.inc();

@@ -46,8 +46,7 @@ pub(crate) async fn watch_kinds(
                         State::Unknown => continue,
                     };
                     let known = watched.get(kind).map(|(version, _)| version);
-                    if known == version.as_ref()
-                        && reconciler.kinds.has(*kind) == version.is_some()
+                    if known == version.as_ref() && reconciler.kinds.has(*kind) == version.is_some()
                     {
                         continue;
                     }
