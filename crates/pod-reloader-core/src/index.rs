@@ -16,7 +16,8 @@ use crate::workload::{Workload, WorkloadId};
 /// everything is listed again.
 pub const MAX_LEFT_OUT: usize = 1000;
 
-/// The managed workloads and their references, in both directions. Knows neither network nor time.
+/// The managed workloads and their references, in both directions. Knows neither network nor time. Its user may note an
+/// `N` of each workload, which stays as long as the workload is managed.
 ///
 /// # Guarantees
 ///
@@ -24,10 +25,10 @@ pub const MAX_LEFT_OUT: usize = 1000;
 /// outgrows the room itself: a full namespace takes in no further workload until one of its own is removed or
 /// becomes smaller.
 #[derive(Debug)]
-pub struct Index {
+pub struct Index<N = ()> {
     /// The maximum total weight of the workloads of one namespace, in bytes.
     share: usize,
-    workloads: HashMap<Arc<WorkloadId>, Arc<Workload>>,
+    workloads: HashMap<Arc<WorkloadId>, Entry<N>>,
     /// The workloads that name an object.
     consumers: HashMap<Arc<Reference>, Consumers>,
     /// The workloads that have regular expressions for names of a kind, by namespace.
@@ -35,6 +36,12 @@ pub struct Index {
     /// The workloads that track a SecretProviderClass, by namespace and class.
     by_class: HashMap<(Name, Name), BTreeSet<Arc<WorkloadId>>>,
     namespaces: HashMap<Name, Namespace>,
+}
+
+#[derive(Debug)]
+struct Entry<N> {
+    workload: Arc<Workload>,
+    note: N,
 }
 
 /// The room taken in a namespace.
@@ -89,7 +96,7 @@ impl Default for Index {
     }
 }
 
-impl Index {
+impl<N: Default> Index<N> {
     /// Creates an empty index, in which the workloads of one namespace may weigh at most `share` bytes.
     pub fn new(share: usize) -> Self {
         Self {
@@ -104,7 +111,7 @@ impl Index {
 
     /// Adds or updates a managed workload, if its namespace has room for it.
     pub fn apply(&mut self, mut workload: Workload) -> Applied {
-        let before = self.workloads.get(&workload.id).cloned();
+        let before = self.workload(&workload.id);
         if before.as_ref().is_some_and(|before| **before == workload) {
             return Applied::Unchanged;
         }
@@ -120,9 +127,13 @@ impl Index {
             self.replace(before, workload, weight);
             return Applied::Managed(Affected::default());
         }
-        self.remove(&workload.id);
+        let removed = self.remove(&workload.id);
         let now = Arc::new(workload);
-        self.insert(now.clone(), weight);
+        let entry = Entry {
+            workload: now.clone(),
+            note: removed.map(|it| it.note).unwrap_or_default(),
+        };
+        self.insert(entry, weight);
         Applied::Managed(self.affected(before, Some(now)))
     }
 
@@ -136,18 +147,22 @@ impl Index {
                 self.namespaces.remove(&id.namespace);
             }
         }
-        Some(self.affected(Some(before?), None))
+        Some(self.affected(Some(before?.workload), None))
     }
 
     /// Returns the workload, if it is managed.
     pub fn workload(&self, id: &WorkloadId) -> Option<Arc<Workload>> {
-        self.workloads.get(id).cloned()
+        Some(self.workloads.get(id)?.workload.clone())
     }
 
-    /// Returns the identity of a managed workload, for another table to share.
-    pub fn shared_id(&self, id: &WorkloadId) -> Option<Arc<WorkloadId>> {
-        let (id, _) = self.workloads.get_key_value(id)?;
-        Some(id.clone())
+    /// Returns the note of a workload, if it is managed.
+    pub fn note(&self, id: &WorkloadId) -> Option<&N> {
+        Some(&self.workloads.get(id)?.note)
+    }
+
+    /// Returns the note of a workload to change, if it is managed.
+    pub fn note_mut(&mut self, id: &WorkloadId) -> Option<&mut N> {
+        Some(&mut self.workloads.get_mut(id)?.note)
     }
 
     /// Returns the reference to an object that a workload names, for another table to share.
@@ -157,7 +172,7 @@ impl Index {
     }
 
     /// Returns all managed workloads.
-    pub fn workloads(&self) -> impl Iterator<Item = &WorkloadId> {
+    pub fn workloads(&self) -> impl ExactSizeIterator<Item = &WorkloadId> {
         self.workloads.keys().map(|id| &**id)
     }
 
@@ -192,7 +207,9 @@ impl Index {
     pub fn data_keys(&self, reference: &Reference) -> DataKeys {
         let consumers = self.workloads_of(reference);
         let consumers = consumers.filter_map(|id| self.workloads.get(id));
-        let keys: BTreeSet<&str> = consumers.flat_map(|it| it.data_keys(reference)).collect();
+        let keys: BTreeSet<&str> = consumers
+            .flat_map(|it| it.workload.data_keys(reference))
+            .collect();
         keys.into_iter().map(Into::into).collect()
     }
 
@@ -236,8 +253,8 @@ impl Index {
     /// Makes a workload use what the index has anyway: its identity, or else the name of its namespace, and the
     /// references to objects that others name.
     fn share_references(&self, workload: &mut Workload) {
-        if let Some(id) = self.shared_id(&workload.id) {
-            workload.id = id;
+        if let Some((id, _)) = self.workloads.get_key_value(&workload.id) {
+            workload.id = id.clone();
         } else if let Some((namespace, _)) = self.namespaces.get_key_value(&workload.id.namespace) {
             Arc::make_mut(&mut workload.id).namespace = namespace.clone();
         }
@@ -262,41 +279,43 @@ impl Index {
         if let Some(namespace) = self.namespaces.get_mut(&now.id.namespace) {
             namespace.weight = namespace.weight - before.weight() + weight;
         }
-        if let Some(workload) = self.workloads.get_mut(&now.id) {
-            *workload = Arc::new(now);
+        if let Some(entry) = self.workloads.get_mut(&now.id) {
+            entry.workload = Arc::new(now);
         }
     }
 
-    fn insert(&mut self, workload: Arc<Workload>, weight: usize) {
+    fn insert(&mut self, entry: Entry<N>, weight: usize) {
+        let workload = &entry.workload;
         let id = workload.id.clone();
         for reference in workload.references.shared() {
             let consumers = self.consumers.entry(reference.clone());
             let consumers = consumers.or_insert_with(|| Consumers::One(id.clone()));
             consumers.insert(&id);
         }
-        for place in places(&workload) {
+        for place in places(workload) {
             let workloads = self.with_patterns.entry(place).or_default();
             workloads.insert(id.clone());
         }
-        for place in classes(&workload) {
+        for place in classes(workload) {
             let workloads = self.by_class.entry(place).or_default();
             workloads.insert(id.clone());
         }
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
         namespace.weight += weight;
         namespace.left_out.remove(&*id);
-        self.workloads.insert(id, workload);
+        self.workloads.insert(id, entry);
     }
 
-    fn remove(&mut self, id: &WorkloadId) -> Option<Arc<Workload>> {
-        let workload = self.workloads.remove(id)?;
+    fn remove(&mut self, id: &WorkloadId) -> Option<Entry<N>> {
+        let entry = self.workloads.remove(id)?;
+        let workload = &entry.workload;
         for reference in workload.references.named() {
             let consumers = self.consumers.get_mut(reference);
             if consumers.is_some_and(|consumers| consumers.remove(id)) {
                 self.consumers.remove(reference);
             }
         }
-        for place in places(&workload) {
+        for place in places(workload) {
             if let Some(workloads) = self.with_patterns.get_mut(&place) {
                 workloads.remove(id);
                 if workloads.is_empty() {
@@ -304,7 +323,7 @@ impl Index {
                 }
             }
         }
-        for place in classes(&workload) {
+        for place in classes(workload) {
             if let Some(workloads) = self.by_class.get_mut(&place) {
                 workloads.remove(id);
                 if workloads.is_empty() {
@@ -315,7 +334,7 @@ impl Index {
         if let Some(namespace) = self.namespaces.get_mut(&id.namespace) {
             namespace.weight -= workload.weight();
         }
-        Some(workload)
+        Some(entry)
     }
 
     /// Returns the objects affected by a change of a workload, which the index already contains.
@@ -353,8 +372,8 @@ impl Index {
             false => self.with_patterns.get(&place()),
         };
         there.into_iter().flatten().filter(|id| {
-            let workload = self.workloads.get(*id);
-            workload.is_some_and(|workload| workload.references.matches(reference))
+            let entry = self.workloads.get(*id);
+            entry.is_some_and(|it| it.workload.references.matches(reference))
         })
     }
 

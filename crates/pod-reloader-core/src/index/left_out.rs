@@ -6,7 +6,7 @@ use super::{Index, LeftOut, MAX_LEFT_OUT};
 use crate::name::Name;
 use crate::workload::{Workload, WorkloadId};
 
-impl Index {
+impl<N: Default> Index<N> {
     /// Returns true if the workload is remembered as left out.
     pub fn is_left_out(&self, id: &WorkloadId) -> bool {
         let namespace = self.namespaces.get(&id.namespace);
@@ -38,7 +38,7 @@ impl Index {
     pub(super) fn leave_out(&mut self, workload: Arc<Workload>, weight: usize) -> LeftOut {
         let id = &*workload.id;
         let before = self.remove(id);
-        let affected = before.map(|before| self.affected(Some(before), None));
+        let affected = before.map(|before| self.affected(Some(before.workload), None));
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
         let left_out = &mut namespace.left_out;
         let is_first = left_out.is_empty();

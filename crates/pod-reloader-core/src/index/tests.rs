@@ -156,7 +156,7 @@ fn all_that_name_an_object_share_the_reference_to_it() {
 
 #[test]
 fn a_namespace_that_is_full_takes_in_no_more_and_goes_on_with_what_it_has() {
-    let mut index = Index::new(2 * weight_of("a"));
+    let mut index: Index = Index::new(2 * weight_of("a"));
     assert!(is_managed(&index.apply(deployment("c").lists("a").build())));
     assert!(is_managed(&index.apply(deployment("b").lists("a").build())));
     let mut apply = |name: &str| index.apply(deployment(name).lists("a").build());
@@ -183,7 +183,7 @@ fn a_namespace_that_is_full_takes_in_no_more_and_goes_on_with_what_it_has() {
 
 #[test]
 fn a_workload_that_outgrows_the_share_of_its_namespace_is_left_out_until_it_fits() {
-    let mut index = Index::new(weight_of("a") + weight_of("a,b"));
+    let mut index: Index = Index::new(weight_of("a") + weight_of("a,b"));
     for name in ["a", "b"] {
         index.apply(deployment(name).lists("a").build());
     }
@@ -212,7 +212,7 @@ fn our_own_writes_make_no_workload_too_large() {
 
 #[test]
 fn workloads_that_were_left_out_are_named_once_they_fit() {
-    let mut index = Index::new(weight_of("a,b,c"));
+    let mut index: Index = Index::new(weight_of("a,b,c"));
     index.apply(deployment("z").lists("a,b,c").build());
     for (name, list) in [("a", "a,b,c,d"), ("b", "a"), ("c", "b"), ("d", "b,c")] {
         index.apply(deployment(name).lists(list).build());
@@ -236,7 +236,7 @@ fn workloads_that_were_left_out_are_named_once_they_fit() {
 
 #[test]
 fn a_limited_number_of_left_out_workloads_is_remembered() {
-    let mut index = Index::new(0);
+    let mut index: Index = Index::new(0);
     for number in 0..=MAX_LEFT_OUT {
         index.apply(deployment(&format!("web-{number}")).lists("a").build());
     }
@@ -278,7 +278,7 @@ proptest! {
         history in prop::collection::vec(("[a-e]", prop::option::of("[a-d](,[a-d]){0,3}")), 0..40)
     ) {
         let share = 3 * weight_of("a");
-        let mut index = Index::new(share);
+        let mut index: Index = Index::new(share);
         let mut there = BTreeSet::new();
         for (name, list) in history {
             match list {

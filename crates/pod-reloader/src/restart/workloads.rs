@@ -15,16 +15,12 @@ use tokio::time::Instant;
 use crate::restart::moment::Moment;
 
 /// The managed workloads, as they were last seen.
-pub(crate) struct Workloads(Mutex<Inner>);
+pub(crate) struct Workloads(Mutex<Index<Seen>>);
 
-struct Inner {
-    index: Index,
-    seen: HashMap<Arc<WorkloadId>, Seen>,
-}
-
-struct Seen {
+#[derive(Default)]
+pub(crate) struct Seen {
     /// The time when the current config hash and baseline were first seen.
-    hash_since: Moment,
+    hash_since: Option<Moment>,
     /// The last resourceVersion that was seen.
     version: u64,
     /// The time of the first news of one of its objects that no pass has handled yet.
@@ -34,42 +30,23 @@ struct Seen {
 impl Workloads {
     /// Returns an empty set. The workloads of one namespace may take `share` bytes.
     pub(crate) fn new(share: usize) -> Self {
-        Self(Mutex::new(Inner {
-            index: Index::new(share),
-            seen: HashMap::new(),
-        }))
+        Self(Mutex::new(Index::new(share)))
     }
 
     /// Takes in a managed workload at a resourceVersion, if there is room for it.
     pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Applied {
-        let mut inner = self.0.lock();
-        let known = inner.index.workload(&workload.id);
-        let same_hash = known.is_some_and(|known| {
+        let mut index = self.0.lock();
+        let same_hash = index.workload(&workload.id).is_some_and(|known| {
             known.uid == workload.uid
                 && known.templates == workload.templates
                 && known.markers.baseline == workload.markers.baseline
         });
         let id = workload.id.clone();
-        let applied = inner.index.apply(workload);
-        if matches!(applied, Applied::LeftOut(_)) {
-            inner.seen.remove(&id);
-            return applied;
-        }
-        match inner.seen.get_mut(&id) {
-            Some(seen) => {
-                seen.version = version;
-                if !same_hash {
-                    seen.hash_since = now.into();
-                }
-            }
-            None => {
-                let seen = Seen {
-                    hash_since: now.into(),
-                    version,
-                    first_news: None,
-                };
-                let id = inner.index.shared_id(&id);
-                inner.seen.extend(id.map(|id| (id, seen)));
+        let applied = index.apply(workload);
+        if let Some(seen) = index.note_mut(&id) {
+            seen.version = version;
+            if !same_hash {
+                seen.hash_since = Some(now.into());
             }
         }
         applied
@@ -77,25 +54,20 @@ impl Workloads {
 
     /// Forgets a workload. If it was managed, returns the objects that this affects.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Affected> {
-        let mut inner = self.0.lock();
-        inner.seen.remove(id);
-        inner.index.delete(id)
+        self.0.lock().delete(id)
     }
 
     /// Returns the workload, and since when it has carried its current config hash and baseline.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
-        let inner = self.0.lock();
-        let hash_since = inner.seen.get(id)?.hash_since;
-        Some((inner.index.workload(id)?, hash_since.into()))
+        let index = self.0.lock();
+        let hash_since = index.note(id)?.hash_since?;
+        Some((index.workload(id)?, hash_since.into()))
     }
 
     /// Returns true if the workload has been seen at a later resourceVersion than this.
     pub(crate) fn is_seen_later_than(&self, id: &WorkloadId, version: u64) -> bool {
-        self.0
-            .lock()
-            .seen
-            .get(id)
-            .is_some_and(|seen| seen.version > version)
+        let index = self.0.lock();
+        index.note(id).is_some_and(|seen| seen.version > version)
     }
 
     /// Returns the workloads that may track the object. `first_news` is the time of news of it, if there is any.
@@ -104,11 +76,11 @@ impl Workloads {
         reference: &Reference,
         first_news: Option<Instant>,
     ) -> Vec<WorkloadId> {
-        let mut inner = self.0.lock();
-        let ids: Vec<_> = inner.index.workloads_of(reference).cloned().collect();
+        let mut index = self.0.lock();
+        let ids: Vec<_> = index.workloads_of(reference).cloned().collect();
         if let Some(first_news) = first_news {
             for id in &ids {
-                inner.note_news(id, first_news);
+                note_news(&mut index, id, first_news);
             }
         }
         ids
@@ -116,41 +88,41 @@ impl Workloads {
 
     /// Takes out the time of the first news of a workload's objects, for a pass to handle.
     pub(crate) fn take_first_news(&self, id: &WorkloadId) -> Option<Instant> {
-        let first_news = self.0.lock().seen.get_mut(id)?.first_news.take();
+        let first_news = self.0.lock().note_mut(id)?.first_news.take();
         first_news.map(Instant::from)
     }
 
     /// Puts the time back, because the pass has not handled the news.
     pub(crate) fn put_back(&self, id: &WorkloadId, first_news: Option<Instant>) {
         if let Some(first_news) = first_news {
-            self.0.lock().note_news(id, first_news);
+            note_news(&mut self.0.lock(), id, first_news);
         }
     }
 
     /// Asks the index of the workloads something.
-    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Index) -> T) -> T {
-        question(&self.0.lock().index)
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&Index<Seen>) -> T) -> T {
+        question(&self.0.lock())
     }
 
     /// Returns the workloads that track a SecretProviderClass in a namespace.
     pub(crate) fn mounting(&self, namespace: &Name, class: &Name) -> Vec<WorkloadId> {
-        let inner = self.0.lock();
-        let ids = inner.index.workloads_of_class(namespace, class);
+        let index = self.0.lock();
+        let ids = index.workloads_of_class(namespace, class);
         ids.cloned().collect()
     }
 
     /// Returns the workloads for which `matches` holds, including those that were left out.
     pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
-        let inner = self.0.lock();
-        let all = inner.index.workloads().chain(inner.index.left_out());
+        let index = self.0.lock();
+        let all = index.workloads().chain(index.left_out());
         all.filter(|id| matches(id)).cloned().collect()
     }
 
     /// Returns the number of managed workloads that pin, and were rolled out without copies.
     pub(crate) fn without_copies(&self) -> usize {
-        let inner = self.0.lock();
-        let all = inner.index.workloads();
-        let workloads = all.filter_map(|id| inner.index.workload(id));
+        let index = self.0.lock();
+        let all = index.workloads();
+        let workloads = all.filter_map(|id| index.workload(id));
         workloads
             .filter(|workload| workload.is_without_copies())
             .count()
@@ -159,11 +131,9 @@ impl Workloads {
     /// Returns, for each key, the number of workloads whose config hash or baseline relies on it.
     pub(crate) fn relying_on_keys(&self) -> HashMap<KeyId, usize> {
         let mut counts = HashMap::new();
-        let inner = self.0.lock();
-        let workloads = inner
-            .index
-            .workloads()
-            .filter_map(|id| inner.index.workload(id));
+        let index = self.0.lock();
+        let all = index.workloads();
+        let workloads = all.filter_map(|id| index.workload(id));
         for key_id in workloads.flat_map(|workload| keys_relied_on(&workload)) {
             *counts.entry(key_id).or_default() += 1;
         }
@@ -172,18 +142,16 @@ impl Workloads {
 
     /// Returns the number of managed workloads.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().seen.len()
+        self.0.lock().workloads().len()
     }
 }
 
-impl Inner {
-    /// Notes the time of news of one of a workload's objects.
-    fn note_news(&mut self, id: &WorkloadId, at: Instant) {
-        let at = Moment::from(at);
-        if let Some(seen) = self.seen.get_mut(id) {
-            let first = seen.first_news.get_or_insert(at);
-            *first = at.min(*first);
-        }
+/// Notes the time of news of one of a workload's objects.
+fn note_news(index: &mut Index<Seen>, id: &WorkloadId, at: Instant) {
+    let at = Moment::from(at);
+    if let Some(seen) = index.note_mut(id) {
+        let first = seen.first_news.get_or_insert(at);
+        *first = at.min(*first);
     }
 }
 
