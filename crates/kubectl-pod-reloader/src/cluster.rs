@@ -149,7 +149,8 @@ impl Cluster {
     /// Checks that the namespace exists, if one is given.
     ///
     /// # Errors
-    /// When it does not. None if that cannot be seen.
+    ///
+    /// Returns an error if it does not exist, but none if that cannot be seen.
     pub(crate) async fn check_namespace(&self, namespace: Option<&Name>) -> Result<(), Unseen> {
         let Some(namespace) = namespace else {
             return Ok(());
