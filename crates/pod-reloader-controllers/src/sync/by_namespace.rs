@@ -95,17 +95,17 @@ impl<T> Extend<(Name, T)> for ByNamespace<T> {
     }
 }
 
-impl<T> FromIterator<(Name, T)> for ByNamespace<T> {
-    fn from_iter<I: IntoIterator<Item = (Name, T)>>(all: I) -> Self {
-        let mut map = Self::default();
-        map.extend(all);
-        map
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<T> FromIterator<(Name, T)> for ByNamespace<T> {
+        fn from_iter<I: IntoIterator<Item = (Name, T)>>(all: I) -> Self {
+            let mut map = Self::default();
+            map.extend(all);
+            map
+        }
+    }
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()

@@ -50,19 +50,20 @@ impl State {
             was_syncing: false,
         };
         self.syncs.insert(name.clone(), known);
-        let mut places = self.all_of(&name);
-        for rival in self.rivals(&name) {
-            places.extend(self.all_of(&rival));
-        }
+        let Some(sync) = self.sync(&name).cloned() else {
+            return Vec::new();
+        };
+        let mut places = self.all_of(&sync);
+        places.extend(self.copies_of(|it| it.competes_with(&sync)));
         places
     }
 
     /// Forgets a ClusterConfigSync. Returns the copies to look at: others may have its place.
     pub(in crate::sync) fn sync_gone(&mut self, name: &Name) -> Vec<Place> {
-        let rivals = self.rivals(name);
-        self.syncs.remove(name);
-        let places = rivals.iter().flat_map(|rival| self.all_of(rival));
-        places.collect()
+        let Some(Ok(gone)) = self.syncs.remove(name).map(|known| known.sync) else {
+            return Vec::new();
+        };
+        self.copies_of(|it| it.competes_with(&gone))
     }
 
     /// Returns the names of all ClusterConfigSyncs.
@@ -72,8 +73,7 @@ impl State {
 
     /// Returns the kinds and names of all sources.
     pub(in crate::sync) fn keys(&self) -> BTreeSet<Key> {
-        let syncs = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        syncs.map(|sync| key(sync)).collect()
+        self.valid().map(|sync| key(sync)).collect()
     }
 
     /// Takes in all namespaces. Returns the copies to look at.
@@ -118,9 +118,7 @@ impl State {
         let is_same = after.map(NamespaceLabels::uid) == before.map(NamespaceLabels::uid);
         let mut places = self.all_in(name);
         if !is_same {
-            for sync in self.copied_from(name) {
-                places.extend(self.all_of(&sync));
-            }
+            places.extend(self.copies_of(|it| it.source.namespace == *name));
         }
         places
     }
@@ -132,8 +130,7 @@ impl State {
         targets: ByNamespace<Target>,
     ) -> Vec<Place> {
         let Some(before) = self.targets.insert(key.clone(), targets) else {
-            let syncs = self.of_key(key);
-            return syncs.iter().flat_map(|name| self.all_of(name)).collect();
+            return self.copies_of(|it| super::key(it) == *key);
         };
         differing(&before, &self.targets[key])
             .iter()

@@ -15,83 +15,61 @@ impl State {
         self.syncs.get(name)?.sync.as_ref().ok()
     }
 
-    pub(super) fn others(&self, sync: &ConfigSync) -> impl Iterator<Item = &Arc<ConfigSync>> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        all.filter(|other| other.competes_with(sync))
-    }
-
-    pub(super) fn rivals(&self, name: &Name) -> Vec<Name> {
-        let others = self.sync(name).map(|sync| self.others(sync));
-        others
-            .into_iter()
-            .flatten()
-            .map(|it| it.name.clone())
-            .collect()
+    /// Returns the ClusterConfigSyncs that can be worked with.
+    pub(super) fn valid(&self) -> impl Iterator<Item = &Arc<ConfigSync>> {
+        self.syncs.values().filter_map(|it| it.sync.as_ref().ok())
     }
 
     /// Returns the oldest of the other ClusterConfigSyncs that want to have a copy of that name in a namespace.
     pub(super) fn holder(&self, name: &Name, namespace: &Name) -> Option<Arc<ConfigSync>> {
         let sync = self.sync(name)?;
         let labels = self.namespaces.as_ref()?.get(namespace)?;
-        let others = self.others(sync);
+        let others = self.valid().filter(|it| it.competes_with(sync));
         let wanting = others.filter(|other| other.selects(namespace, labels, &self.own));
         wanting
             .reduce(|a, b| if a.precedes(b) { a } else { b })
             .cloned()
     }
 
-    pub(super) fn of_key(&self, wanted: &Key) -> Vec<Name> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        let matching = all.filter(|sync| key(sync) == *wanted);
-        matching.map(|sync| sync.name.clone()).collect()
-    }
-
-    /// Returns the ClusterConfigSyncs whose sources are in a namespace.
-    pub(super) fn copied_from(&self, namespace: &Name) -> Vec<Name> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        let from_there = all.filter(|sync| sync.source.namespace == *namespace);
-        from_there.map(|sync| sync.name.clone()).collect()
-    }
-
     /// Returns all copies, wanted or not.
     pub(in crate::sync) fn all(&mut self) -> Vec<Place> {
-        let names: Vec<_> = self.syncs.keys().cloned().collect();
-        names.iter().flat_map(|name| self.all_of(name)).collect()
+        self.copies_of(|_| true)
+    }
+
+    /// Returns the copies of those ClusterConfigSyncs that `is_meant` picks.
+    pub(super) fn copies_of(&mut self, is_meant: impl Fn(&ConfigSync) -> bool) -> Vec<Place> {
+        let syncs: Vec<_> = self.valid().filter(|it| is_meant(it)).cloned().collect();
+        syncs.iter().flat_map(|sync| self.all_of(sync)).collect()
     }
 
     /// Returns the copies of a ClusterConfigSync, wanted or not. None of them counts as exact until it has been
     /// looked at.
-    pub(super) fn all_of(&mut self, name: &Name) -> Vec<Place> {
-        let Some(sync) = self.sync(name).cloned() else {
-            return Vec::new();
-        };
-        let targets = self.targets.get(&key(&sync));
+    pub(super) fn all_of(&mut self, sync: &ConfigSync) -> Vec<Place> {
+        let targets = self.targets.get(&key(sync));
         let of_targets = targets.into_iter().flat_map(ByNamespace::namespaces);
         let namespaces = self.namespaces.iter().flat_map(ByNamespace::namespaces);
         let all: BTreeSet<_> = namespaces.chain(of_targets).cloned().collect();
         all.into_iter()
-            .filter_map(|namespace| self.await_look(&sync, namespace))
+            .filter_map(|namespace| self.await_look(sync, namespace))
             .collect()
     }
 
     /// Returns the copies of all ClusterConfigSyncs in a namespace.
     pub(super) fn all_in(&mut self, namespace: &Name) -> Vec<Place> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        let all: Vec<_> = all.cloned().collect();
+        let all: Vec<_> = self.valid().cloned().collect();
         all.iter()
             .filter_map(|sync| self.await_look(sync, namespace.clone()))
             .collect()
     }
 
     /// Returns the copies that are concerned by a change of an object: itself, and if it is a source, all others.
-    pub(super) fn changed_in(&mut self, key: &Key, namespace: &Name) -> Vec<Place> {
+    pub(super) fn changed_in(&mut self, changed: &Key, namespace: &Name) -> Vec<Place> {
+        let concerned = self.valid().filter(|it| key(it) == *changed);
+        let concerned: Vec<_> = concerned.cloned().collect();
         let mut places = Vec::new();
-        for name in self.of_key(key) {
-            let Some(sync) = self.sync(&name).cloned() else {
-                continue;
-            };
+        for sync in concerned {
             if sync.source.namespace == *namespace {
-                places.extend(self.all_of(&name));
+                places.extend(self.all_of(&sync));
             } else {
                 places.extend(self.await_look(&sync, namespace.clone()));
             }
