@@ -191,7 +191,7 @@ impl Look<'_> {
         let answer = self.binder.calls.patch(&binding, kind, patch, take).await;
         self.turn.asked(now, answer.as_ref().err());
         if answer.as_ref().is_err_and(is_of_another_version) {
-            self.binder.metrics.wrote(Written::Conflict);
+            self.binder.metrics.writes.count(Written::Conflict);
             return ControlFlow::Continue(());
         }
         if !self.is_retry {
@@ -201,7 +201,7 @@ impl Look<'_> {
             Ok(answer) => answer,
             Err(error) => return ControlFlow::Break(self.not_written(&steps, values, &error)),
         };
-        self.binder.metrics.wrote(Written::Applied);
+        self.binder.metrics.writes.count(Written::Applied);
         let fields = steps.iter().filter(|it| **it == Ok(Step::Write));
         let (fields, target) = (fields.count(), &binding.target);
         let namespace = &binding.id.namespace;
@@ -237,7 +237,7 @@ impl Look<'_> {
         if error.is_not_found() {
             return self.without_target(values);
         }
-        self.binder.metrics.wrote(match error.is_refusal() {
+        self.binder.metrics.writes.count(match error.is_refusal() {
             true => Written::Refused,
             false => Written::Failed,
         });

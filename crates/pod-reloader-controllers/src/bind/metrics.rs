@@ -14,7 +14,7 @@ use crate::runtime::counted::{Counted, Label};
 pub(super) struct BindMetrics {
     /// FieldBindings, by the reason of their condition.
     bindings: Family<[(&'static str, &'static str); 1], Gauge>,
-    writes: Counted<Written>,
+    pub(super) writes: Counted<Written>,
 }
 
 /// The result of a write to a custom resource.
@@ -60,11 +60,6 @@ impl BindMetrics {
             metrics.writes.family(),
         );
         metrics
-    }
-
-    /// Counts a write to a custom resource.
-    pub(super) fn wrote(&self, written: Written) {
-        self.writes.count(written);
     }
 
     /// Shows how many FieldBindings there are for each reason.

@@ -40,7 +40,7 @@ impl Syncer {
         match self.calls.delete(copy, seen).await {
             Ok(()) => {
                 info!(%copy, "deleted a copy that is not wanted any more");
-                self.metrics.wrote(Write::Delete);
+                self.metrics.writes.count(Write::Delete);
             }
             // The watch brings what has happened to it.
             Err(error) if error.is_not_found() || error.is_conflict() => {}
@@ -223,7 +223,7 @@ impl Syncer {
     }
 
     fn wrote(&self, copy: &Reference, write: Write) {
-        self.metrics.wrote(write);
+        self.metrics.writes.count(write);
         match write {
             Write::Create => info!(%copy, "created a copy"),
             Write::Update => info!(%copy, "updated a copy"),

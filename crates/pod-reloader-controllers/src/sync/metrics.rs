@@ -15,7 +15,7 @@ pub(super) struct SyncMetrics {
     pub(super) conflicts: Gauge,
     /// ClusterConfigSyncs that are not ready.
     pub(super) not_ready: Gauge,
-    writes: Counted<Write>,
+    pub(super) writes: Counted<Write>,
 }
 
 /// A write to a copy.
@@ -64,11 +64,6 @@ impl SyncMetrics {
             metrics.writes.family(),
         );
         metrics
-    }
-
-    /// Counts a write to a copy.
-    pub(super) fn wrote(&self, write: Write) {
-        self.writes.count(write);
     }
 }
 
