@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +16,9 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
+use tokio_util::io::InspectReader;
 use tower::Service;
 use tracing::{debug, error};
 
@@ -30,10 +30,12 @@ where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     progress.enter(Step::FirstByte);
-    let io = TokioIo::new(Watched {
-        stream,
-        progress: progress.clone(),
-    });
+    let reading = progress.clone();
+    let io = TokioIo::new(InspectReader::new(stream, move |bytes: &[u8]| {
+        if !bytes.is_empty() {
+            reading.received();
+        }
+    }));
     let service = service_fn(|request| answer(server, request, progress.clone()));
     let mut connection = pin!(
         http1::Builder::new()
@@ -261,57 +263,6 @@ impl HttpBody for Tracked {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A stream that notes when bytes arrive.
-struct Watched<IO> {
-    stream: IO,
-    progress: Arc<Progress>,
-}
-
-impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if buf.filled().len() > before {
-            self.progress.received();
-        }
-        outcome
-    }
-}
-
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 
