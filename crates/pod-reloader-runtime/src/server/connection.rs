@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -16,6 +16,7 @@ use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
@@ -66,7 +67,7 @@ where
         loop {
             ready!(timer.as_mut().poll(cx));
             if deadline <= Instant::now() {
-                debug!(step = ?progress.state().step, "connection timed out");
+                debug!(step = ?progress.0.lock().step, "connection timed out");
                 return Poll::Ready(());
             }
             timer.as_mut().reset(deadline);
@@ -116,18 +117,11 @@ async fn answer(
 pub(super) struct Progress(Mutex<State>);
 
 #[derive(Clone, Copy)]
-struct State {
+pub(super) struct State {
     step: Step,
-    since: Instant,
-    /// True once a request has been answered.
-    is_proven: bool,
-}
-
-/// A connection that waits for its client.
-pub(super) struct WaitedFor {
+    pub(super) since: Instant,
     /// True once a request has been answered.
     pub(super) is_proven: bool,
-    pub(super) since: Instant,
 }
 
 /// The steps of a connection: the first two happen once, the others for each request.
@@ -151,19 +145,13 @@ impl Progress {
         }))
     }
 
-    /// Returns since when the connection has waited for its client. `None` while a request is being
-    /// answered.
-    pub(super) fn waited_for(&self) -> Option<WaitedFor> {
-        let State {
-            step,
-            since,
-            is_proven,
-        } = *self.state();
-        (step != Step::Answer).then_some(WaitedFor { is_proven, since })
+    /// Returns the state of a connection that waits for its client. `None` while a request is being answered.
+    pub(super) fn waited_for(&self) -> Option<State> {
+        Some(*self.0.lock()).filter(|state| state.step != Step::Answer)
     }
 
     fn deadline(&self, limits: &Limits) -> Instant {
-        let state = self.state();
+        let state = self.0.lock();
         let limit = match state.step {
             Step::Handshake => limits.handshake,
             Step::FirstByte => limits.first_byte,
@@ -175,7 +163,7 @@ impl Progress {
     }
 
     fn enter(&self, step: Step) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let is_proven = state.is_proven || step == Step::Idle;
         *state = State {
             step,
@@ -186,18 +174,14 @@ impl Progress {
 
     /// Notes that the body of the request has arrived. The deadline of its answer is unchanged.
     fn arrived(&self) {
-        self.state().step = Step::Answer;
+        self.0.lock().step = Step::Answer;
     }
 
     /// Notes that bytes have arrived. Bytes of a body, or of a request sent ahead, begin no step.
     fn received(&self) {
-        if matches!(self.state().step, Step::FirstByte | Step::Idle) {
+        if matches!(self.0.lock().step, Step::FirstByte | Step::Idle) {
             self.enter(Step::Headers);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
