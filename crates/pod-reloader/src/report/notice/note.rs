@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use jiff::{Timestamp, Zoned};
 use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, TOGETHER, UNDONE};
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::gate::Closed;
 use pod_reloader_core::limit::Full;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::window;
@@ -26,17 +24,27 @@ impl Notice {
         match self {
             Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
             Self::Stalled(cause, changed, stall) => stalled(*cause, changed, *stall),
-            Self::Reloaded(pods, changed) => reloaded(*pods, changed),
+            Self::Reloaded(pods, changed) => format!(
+                "reloaded {pods} {}: {}",
+                if *pods == 1 { "pod" } else { "pods" },
+                why(Cause::Changed, changed)
+            ),
             Self::ReloadFailed(failed) => {
                 format!("restarting pods, because they cannot reload changed config: {failed}")
             }
-            Self::Reverted => reverted(),
+            Self::Reverted => format!(
+                "somebody reverts the config hash, such as an owner of this object or a GitOps tool: trying again every {} s",
+                INTERVAL.as_secs()
+            ),
             Self::WouldRestart(cause, changed, stage) => would_restart(*cause, changed, *stage),
             Self::MissingConfig(missing) => format!(
                 "not restarting pods: they could not start without {}",
                 list(missing.iter().map(ToString::to_string))
             ),
-            Self::Braked(pause) => braked(*pause),
+            Self::Braked(pause) => format!(
+                "its config changes again and again: the next restart waits until {} min after the last",
+                pause.as_secs() / 60
+            ),
             Self::Rejected(rejected) => list(rejected.iter().map(ToString::to_string)),
             Self::Unreadable(object, error) => {
                 format!("cannot tell whether {} changed: {error}", shown(object))
@@ -48,25 +56,60 @@ impl Notice {
                 format!("the {release} is still in progress: not waiting for it any longer")
             }
             Self::AwaitsTogether(missing, timeout) => awaits_together(missing, *timeout),
-            Self::TogetherTimedOut(missing) => together_timed_out(missing),
+            Self::TogetherTimedOut(missing) => format!(
+                "no change of {} in time: restarting pods without waiting any longer",
+                list(missing.objects.iter().map(shown))
+            ),
             Self::Gated(closed) => gated(closed),
-            Self::AwaitsStage(first) => awaits_stage(first),
-            Self::OutsideWindow(expires, opens) => outside_window(expires, opens),
+            Self::AwaitsStage(WorkloadId { kind, name, .. }) => format!(
+                "waiting for {kind} {name}, which gets the changed config first, before restarting pods"
+            ),
+            Self::OutsideWindow(expires, opens) => format!(
+                "not waiting for the restart window that opens at {}: a certificate that the pods have loaded expires at {}",
+                window::shown(opens),
+                expires.strftime("%Y-%m-%d %H:%M UTC")
+            ),
             Self::AwaitsSlot(full) => awaits_slot(full),
-            Self::Unstuck(pod) => unstuck(pod),
-            Self::Halted(failed) => halted(failed),
+            Self::Unstuck(pod) => format!(
+                "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
+            ),
+            Self::Halted(WorkloadId { kind, name, .. }) => format!(
+                "not restarting pods: {kind} {name} got the changed config first, and has not become healthy"
+            ),
             Self::FailedFirst => FAILED_FIRST.to_owned(),
             Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
-            Self::Undone(names) => undone(names),
-            Self::PutBack => put_back(),
-            Self::NotPutBack(obstacle) => not_put_back(obstacle),
-            Self::NotCopied(error) => not_copied(error),
-            Self::CopyLost(copy) => copy_lost(copy),
-            Self::PodsNotPinned(pods) => pods_not_pinned(*pods),
-            Self::CopiesAreLarge(bytes) => copies_are_large(*bytes),
-            Self::SettingsKept(keys) => settings_kept(keys),
-            Self::NamespaceTooLarge(share) => namespace_too_large(*share),
+            Self::Undone(names) => format!(
+                "its pods keep what they had before {}: undone, until the content changes again or the annotation {UNDONE} is removed",
+                list(names.iter().map(|name| format!("ConfigMap {name} changed")))
+            ),
+            Self::PutBack => format!(
+                "its pods have not become healthy with the changed config: they get the one before that again, until the content changes or the annotation {UNDONE} is removed"
+            ),
+            Self::NotPutBack(obstacle) => format!(
+                "its pods have not become healthy with the changed config, which stays: {obstacle}"
+            ),
+            Self::NotCopied(error) => format!(
+                "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
+            ),
+            Self::CopyLost(copy) => format!(
+                "ConfigMap {copy}, which kept the content for these pods, is gone: new pods get the current content"
+            ),
+            Self::PodsNotPinned(pods) => format!(
+                "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them created again"
+            ),
+            Self::CopiesAreLarge(bytes) => format!(
+                "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
+                *bytes >> 20
+            ),
+            Self::SettingsKept(keys) => format!(
+                "deleted and created again, with what people had set before: {}; to remove it, use kubectl annotate or kubectl label",
+                list(keys.iter().map(ToString::to_string))
+            ),
+            Self::NamespaceTooLarge(share) => format!(
+                "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
+                *share >> 20
+            ),
         }
     }
 }
@@ -84,34 +127,12 @@ fn stalled(cause: Cause, changed: &[Reference], stall: Stall) -> String {
     )
 }
 
-fn reloaded(pods: usize, changed: &[Reference]) -> String {
-    format!(
-        "reloaded {pods} {}: {}",
-        if pods == 1 { "pod" } else { "pods" },
-        why(Cause::Changed, changed)
-    )
-}
-
-fn reverted() -> String {
-    format!(
-        "somebody reverts the config hash, such as an owner of this object or a GitOps tool: trying again every {} s",
-        INTERVAL.as_secs()
-    )
-}
-
 fn would_restart(cause: Cause, changed: &[Reference], stage: Option<i32>) -> String {
     let stage = stage.map(|stage| format!(" in stage {stage}"));
     format!(
         "would restart pods{} (--reconcile=observe): {}",
         stage.unwrap_or_default(),
         why(cause, changed)
-    )
-}
-
-fn braked(pause: Duration) -> String {
-    format!(
-        "its config changes again and again: the next restart waits until {} min after the last",
-        pause.as_secs() / 60
     )
 }
 
@@ -125,13 +146,6 @@ fn awaits_together(Missing { objects, is_blind }: &Missing, timeout: Duration) -
             "waiting for {seconds} s at most before restarting pods: the annotation {TOGETHER} names objects that change together, and pod-reloader has not seen which have changed; not seen: {objects}"
         ),
     }
-}
-
-fn together_timed_out(Missing { objects, .. }: &Missing) -> String {
-    format!(
-        "no change of {} in time: restarting pods without waiting any longer",
-        list(objects.iter().map(shown))
-    )
 }
 
 fn gated(closed: &Closed) -> String {
@@ -157,26 +171,6 @@ fn gated(closed: &Closed) -> String {
     }
 }
 
-fn awaits_stage(WorkloadId { kind, name, .. }: &WorkloadId) -> String {
-    format!(
-        "waiting for {kind} {name}, which gets the changed config first, before restarting pods"
-    )
-}
-
-fn halted(WorkloadId { kind, name, .. }: &WorkloadId) -> String {
-    format!(
-        "not restarting pods: {kind} {name} got the changed config first, and has not become healthy"
-    )
-}
-
-fn outside_window(expires: &Timestamp, opens: &Zoned) -> String {
-    format!(
-        "not waiting for the restart window that opens at {}: a certificate that the pods have loaded expires at {}",
-        window::shown(opens),
-        expires.strftime("%Y-%m-%d %H:%M UTC")
-    )
-}
-
 fn awaits_slot(full: &Full) -> String {
     let (count, limit) = match full {
         Full::Cluster(count) => (count, "the limit of the cluster"),
@@ -191,68 +185,6 @@ fn awaits_slot(full: &Full) -> String {
         count => format!("{count} rollouts are"),
     };
     format!("waiting before restarting pods: {rollouts} in progress, which is {limit}")
-}
-
-fn unstuck(pod: &str) -> String {
-    format!(
-        "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
-    )
-}
-
-fn undone(names: &[Name]) -> String {
-    format!(
-        "its pods keep what they had before {}: undone, until the content changes again or the annotation {UNDONE} is removed",
-        list(names.iter().map(|name| format!("ConfigMap {name} changed")))
-    )
-}
-
-fn put_back() -> String {
-    format!(
-        "its pods have not become healthy with the changed config: they get the one before that again, until the content changes or the annotation {UNDONE} is removed"
-    )
-}
-
-fn not_put_back(obstacle: &str) -> String {
-    format!("its pods have not become healthy with the changed config, which stays: {obstacle}")
-}
-
-fn not_copied(error: &str) -> String {
-    format!(
-        "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
-    )
-}
-
-fn copy_lost(copy: &Name) -> String {
-    format!(
-        "ConfigMap {copy}, which kept the content for these pods, is gone: new pods get the current content"
-    )
-}
-
-fn pods_not_pinned(pods: usize) -> String {
-    format!(
-        "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them created again"
-    )
-}
-
-fn copies_are_large(bytes: usize) -> String {
-    format!(
-        "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
-        bytes >> 20
-    )
-}
-
-fn settings_kept(keys: &[Box<str>]) -> String {
-    format!(
-        "deleted and created again, with what people had set before: {}; to remove it, use kubectl annotate or kubectl label",
-        list(keys.iter().map(ToString::to_string))
-    )
-}
-
-fn namespace_too_large(share: usize) -> String {
-    format!(
-        "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
-        share >> 20
-    )
 }
 
 fn why(cause: Cause, changed: &[Reference]) -> String {
