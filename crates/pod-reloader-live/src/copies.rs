@@ -1,7 +1,7 @@
 //! Makes the copies of ConfigMaps that pods use, and reads them.
 
 use futures::future::try_join_all;
-use pod_reloader_core::copies::{Copies, Copy, NotTheContent, is_of_earlier_version, stand_in};
+use pod_reloader_core::copies::{Copies, Copy, is_of_earlier_version, stand_in};
 use pod_reloader_core::digest::{DataKeys, Presence};
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::mark::Marks;
@@ -13,6 +13,7 @@ use pod_reloader_core::workload::Workload;
 
 use crate::error::{ReadError, in_own_words};
 use crate::request;
+use crate::runtime::calls::if_there;
 use crate::runtime::error::CallError;
 use crate::source::Source;
 
@@ -113,8 +114,8 @@ impl Source {
                 })?;
             }
         }
-        let make = |body: &[u8]| copy.manifest(body, keys);
-        let Some(manifest) = self.manifest_of(&copy.source, make).await? else {
+        let make = |body: &[u8]| copy.manifest(body, keys).ok();
+        let Some(manifest) = self.take(&copy.source, make).await?.flatten() else {
             return Err(NotCopied::Changed(copy.source.name.clone()));
         };
         let size = manifest.len();
@@ -131,21 +132,20 @@ impl Source {
         }
     }
 
-    /// Returns what `make` makes of a ConfigMap. `None` if it is gone, or cannot be made of it. Nothing is held of the
-    /// budget afterwards: whoever waits for more must hold nothing.
-    async fn manifest_of(
+    /// Returns what `take` takes of a ConfigMap. `None` if it is gone. Nothing is held of the budget afterwards: whoever
+    /// waits for more must hold nothing.
+    async fn take<T>(
         &self,
-        source: &Reference,
-        make: impl Fn(&[u8]) -> Result<Vec<u8>, NotTheContent>,
-    ) -> Result<Option<Vec<u8>>, NotCopied> {
+        object: &Reference,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>, ReadError> {
         let _turn = self.turn().await;
-        match self.receive(source).await {
-            Ok((body, _share)) => Ok(make(&body).ok()),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(NotCopied::Read(ReadError::Object {
-                reference: source.clone(),
-                source: error,
-            })),
+        match if_there(self.receive(object).await) {
+            Ok(received) => Ok(received.map(|(body, _share)| take(&body))),
+            Err(source) => Err(ReadError::Object {
+                reference: object.clone(),
+                source,
+            }),
         }
     }
 
@@ -170,8 +170,8 @@ impl Source {
             return Ok(Restored::Nothing);
         }
         let copy = Reference::config_map(&source.namespace, name);
-        let make = |body: &[u8]| stand_in(&copy, &source.name, body, keys);
-        let Some(manifest) = self.manifest_of(source, make).await? else {
+        let make = |body: &[u8]| stand_in(&copy, &source.name, body, keys).ok();
+        let Some(manifest) = self.take(source, make).await?.flatten() else {
             return Ok(Restored::Nothing);
         };
         self.create(&source.namespace, name, manifest).await?;
@@ -184,19 +184,12 @@ impl Source {
         copy: &Reference,
         uid: &str,
         keys: &Keyring,
-    ) -> Result<bool, NotCopied> {
-        let _turn = self.turn().await;
-        match self.receive(copy).await {
-            Ok((body, _share)) => {
-                let metadata = serde_json::from_slice::<CopyMetadata>(&body);
-                Ok(metadata.is_ok_and(|it| it.uid() == uid && it.origin(keys) == Origin::Sealed))
-            }
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(source) => Err(NotCopied::Read(ReadError::Object {
-                reference: copy.clone(),
-                source,
-            })),
-        }
+    ) -> Result<bool, ReadError> {
+        let is_ours = |body: &[u8]| {
+            let metadata = serde_json::from_slice::<CopyMetadata>(body);
+            metadata.is_ok_and(|it| it.uid() == uid && it.origin(keys) == Origin::Sealed)
+        };
+        Ok(self.take(copy, is_ours).await?.unwrap_or_default())
     }
 
     /// Returns true if the object with this UID, which has the marks of a copy of `source` but no seal, is one that an
