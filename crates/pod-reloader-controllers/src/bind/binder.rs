@@ -62,9 +62,10 @@ pub(super) struct Binder {
     pub(super) metrics: BindMetrics,
     pub(super) state: Mutex<State>,
     pub(super) turns: Mutex<Turns>,
-    scope: Scope,
+    pub(super) scope: Scope,
     pub(super) worker: Worker<Work>,
-    watched: watch::Sender<BTreeSet<Watched>>,
+    /// The kinds of sources and targets to watch, as they change.
+    pub(super) watched: watch::Sender<BTreeSet<Watched>>,
 }
 
 impl Binder {
@@ -85,21 +86,6 @@ impl Binder {
             worker: Worker::new(AT_ONCE),
             watched: watch::Sender::default(),
         }
-    }
-
-    /// Returns the namespaces to watch. `None` stands for all of them.
-    pub(super) fn namespaces(&self) -> Vec<Option<Name>> {
-        self.scope.watched()
-    }
-
-    /// Returns the kinds of sources and targets to watch, as they change.
-    pub(super) fn watched(&self) -> watch::Receiver<BTreeSet<Watched>> {
-        self.watched.subscribe()
-    }
-
-    /// Takes in that a list of objects begins. Returns its number.
-    pub(super) fn objects_listing(&self) -> u64 {
-        self.state.lock().objects_listing()
     }
 
     /// Takes in the versions of all objects of a watch that are bound.
@@ -131,7 +117,8 @@ impl Binder {
         object: &BoundMetadata,
     ) -> Option<(ObjectName, Box<str>)> {
         let (namespace, name) = object.names()?;
-        if !self.state.lock().is_bound(watched, namespace, name) {
+        let state = self.state.lock();
+        if !state.objects.is_bound(watched, namespace, name) {
             return None;
         }
         let version = match watched.what {
@@ -152,7 +139,7 @@ impl Binder {
     }
 
     fn publish_watches(&self) {
-        if let Some(watched) = self.state.lock().watches() {
+        if let Some(watched) = self.state.lock().objects.news() {
             self.watched.send_replace(watched);
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct State {
     /// The namespaces whose FieldBindings have all been listed. `None` stands for all namespaces.
     listed: BTreeSet<Option<Name>>,
     /// The sources and targets.
-    objects: Objects,
+    pub(super) objects: Objects,
     /// The FieldBindings of each target.
     targets: Targets,
     counts: Counts,

@@ -358,7 +358,7 @@ impl Cluster {
         for path in [SECRET, STORE] {
             let version = self.0.lock().version_of(path);
             let (watched, object) = watched(path);
-            let list = binder.objects_listing();
+            let list = binder.state.lock().objects.listing();
             binder.objects_listed(&watched, list, HashMap::from([(object, version)]));
         }
     }

@@ -20,7 +20,7 @@ use crate::runtime::resources::{Resources, api};
 /// Starts all watches. They end when the set is dropped.
 pub(super) fn spawn(binder: &Arc<Binder>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    for place in binder.namespaces() {
+    for place in binder.scope.watched() {
         let (kit, client) = (binder.kit.clone(), binder.kit.clients.watch.clone());
         let bindings = match &place {
             Some(namespace) => Api::<Slim<FieldBinding>>::namespaced(client, namespace.as_str()),
@@ -37,7 +37,7 @@ pub(super) fn spawn(binder: &Arc<Binder>) -> JoinSet<()> {
 async fn watch_all_objects(binder: Arc<Binder>) {
     let begin = |watched| watch_objects(binder.clone(), watched);
     // What is known of objects goes with the FieldBindings that use them.
-    watch_each(binder.watched(), begin, |_| {}).await;
+    watch_each(binder.watched.subscribe(), begin, |_| {}).await;
 }
 
 /// Watches the metadata of the objects of a kind. Those that are not bound are forgotten at once.
@@ -68,7 +68,7 @@ impl Follower<BoundMetadata> for ObjectFollower {
     type List = HashMap<ObjectName, Box<str>>;
 
     fn listing(&mut self) {
-        self.list = self.binder.objects_listing();
+        self.list = self.binder.state.lock().objects.listing();
     }
 
     fn listed(&mut self, object: BoundMetadata) -> Option<(ObjectName, Box<str>)> {

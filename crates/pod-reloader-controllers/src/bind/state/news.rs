@@ -1,6 +1,6 @@
 //! Takes in what watches bring, and says whose fields are to be looked at.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pod_reloader_api::FieldBinding;
@@ -87,21 +87,6 @@ impl State {
             true => self.bindings_in(place),
             false => Vec::new(),
         }
-    }
-
-    /// Returns the watches that are needed, if there are others than when they were last asked for.
-    pub(in crate::bind) fn watches(&mut self) -> Option<BTreeSet<Watched>> {
-        self.objects.news()
-    }
-
-    /// Returns true if a FieldBinding reads or writes an object.
-    pub(in crate::bind) fn is_bound(&self, watched: &Watched, namespace: &str, name: &str) -> bool {
-        self.objects.is_bound(watched, namespace, name)
-    }
-
-    /// Takes in that a list of objects begins. Returns its number.
-    pub(in crate::bind) fn objects_listing(&mut self) -> u64 {
-        self.objects.listing()
     }
 
     /// Takes in the versions of all objects of a watch that are bound. Returns the FieldBindings whose fields are to be

@@ -47,7 +47,7 @@ pub(super) struct Use {
 
 /// The objects that FieldBindings read and write.
 #[derive(Default)]
-pub(super) struct Objects {
+pub(in crate::bind) struct Objects {
     /// The objects by name, by namespace, by watch.
     bound: HashMap<Watched, HashMap<Name, HashMap<Name, Bound>>>,
     /// True if there are other watches than when they were last asked for.
@@ -115,13 +115,13 @@ impl Objects {
     }
 
     /// Returns the watches that are needed, if there are others than when they were last asked for.
-    pub(super) fn news(&mut self) -> Option<BTreeSet<Watched>> {
+    pub(in crate::bind) fn news(&mut self) -> Option<BTreeSet<Watched>> {
         let has_news = std::mem::take(&mut self.has_news);
         has_news.then(|| self.bound.keys().cloned().collect())
     }
 
     /// Returns true if a FieldBinding uses an object.
-    pub(super) fn is_bound(&self, watched: &Watched, namespace: &str, name: &str) -> bool {
+    pub(in crate::bind) fn is_bound(&self, watched: &Watched, namespace: &str, name: &str) -> bool {
         self.bound(watched, namespace, name).is_some()
     }
 
@@ -138,7 +138,7 @@ impl Objects {
     }
 
     /// Takes in that a list begins. Returns its number.
-    pub(super) fn listing(&mut self) -> u64 {
+    pub(in crate::bind) fn listing(&mut self) -> u64 {
         self.lists += 1;
         self.lists
     }

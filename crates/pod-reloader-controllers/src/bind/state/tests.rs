@@ -53,12 +53,12 @@ fn however_many_objects_are_bound_each_kind_is_watched_once() {
         let (id, object) = numbered(at);
         state.binding_seen(id, object);
     }
-    assert_eq!(state.watches().map(|it| it.len()), Some(2));
+    assert_eq!(state.objects.news().map(|it| it.len()), Some(2));
     let (id, object) = numbered(0);
     state.binding_seen(id, object);
     let (id, object) = numbered(50);
     state.binding_seen(id, object);
-    assert_eq!(state.watches(), None);
+    assert_eq!(state.objects.news(), None);
 }
 
 #[test]
