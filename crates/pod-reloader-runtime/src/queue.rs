@@ -24,7 +24,7 @@ pub(crate) struct Queue<T> {
     /// The number of items in progress, by namespace.
     running: HashMap<Name, usize>,
     /// The maximum number of items that are in progress at once.
-    pub(crate) at_once: usize,
+    at_once: usize,
 }
 
 /// The maximum number of items of a controller that are in progress at once, unless it says otherwise.
@@ -40,15 +40,16 @@ enum Slot {
     Running(Option<Instant>),
 }
 
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
+impl<T> Queue<T> {
+    /// Returns an empty queue, of which up to this many items are in progress at once.
+    pub(crate) fn new(at_once: usize) -> Self {
         Self {
             slots: HashMap::new(),
             later: BTreeSet::new(),
             lines: HashMap::new(),
             turns: VecDeque::new(),
             running: HashMap::new(),
-            at_once: AT_ONCE,
+            at_once,
         }
     }
 }
@@ -116,10 +117,7 @@ impl<T: Item> Queue<T> {
         }
         if self.slots.is_empty() {
             // Whatever was queued at once is done, and its room is not needed any more.
-            *self = Self {
-                at_once: self.at_once,
-                ..Self::default()
-            };
+            *self = Self::new(self.at_once);
         } else {
             give_back_room(&mut self.slots);
         }
@@ -175,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_workload_comes_out_when_it_is_due_and_once() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         queue.push(id("web"), seconds(start, 2));
         queue.push(id("web"), seconds(start, 5));
         assert_eq!(queue.pop(seconds(start, 1)), None);
@@ -185,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_earlier_time_wins() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         queue.push(id("web"), seconds(start, 5));
         queue.push(id("web"), seconds(start, 1));
         assert_eq!(queue.next_due(), Some(seconds(start, 1)));
@@ -195,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_push_while_a_workload_is_reconciled_is_not_lost() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         queue.push(id("web"), start);
         queue.pop(start);
         queue.push(id("web"), start);
@@ -212,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_workload_that_has_been_due_for_longest_goes_first() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         queue.push(id("b"), seconds(start, 2));
         queue.push(id("a"), seconds(start, 1));
         queue.push(id("c"), seconds(start, 1));
@@ -222,7 +220,7 @@ mod tests {
 
     #[test]
     fn namespaces_take_turns() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         for name in ["1", "2", "3", "4"] {
             queue.push(id_in("large", name), start);
         }
@@ -251,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_namespace_whose_workloads_take_long_leaves_room_for_others() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         for number in 0..2 * AT_ONCE {
             queue.push(id_in("slow", &number.to_string()), start);
         }
@@ -269,7 +267,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back_while_some_items_are_left() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         for number in 0..1_000 {
             queue.push(id(&number.to_string()), start);
         }
@@ -285,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_workload_that_is_due_stands_in_line_once() {
-        let (mut queue, start) = (Queue::default(), Instant::now());
+        let (mut queue, start) = (Queue::new(AT_ONCE), Instant::now());
         queue.push(id("a"), start);
         queue.push(id("b"), start);
         assert_eq!(queue.pop(start), Some(id("a")));

@@ -54,10 +54,8 @@ impl<T> Default for Worker<T> {
 impl<T> Worker<T> {
     /// Returns a worker that has up to this many items in progress at once.
     pub fn new(at_once: usize) -> Self {
-        let mut queue = Queue::default();
-        queue.at_once = at_once;
         Self {
-            queue: Mutex::new(queue),
+            queue: Mutex::new(Queue::new(at_once)),
             at_once,
             pushed: Notify::new(),
         }
