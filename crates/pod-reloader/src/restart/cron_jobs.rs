@@ -17,34 +17,30 @@ use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
-use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 
 /// Runs CronJobs.
 pub(crate) struct CronJobs {
-    settings: Arc<Settings>,
+    parts: Arc<Parts>,
     client: Client,
     budget: Budget,
     memories: Memories,
-    progress: Arc<Progress>,
 }
 
 impl CronJobs {
-    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, client: &Client, budget: &Budget) -> Self {
         Self {
-            settings: parts.settings.clone(),
+            parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
             memories: parts.progress.memories.clone(),
-            progress: parts.progress.clone(),
         }
     }
 
     /// Notes that a workload has other content from now on: if it is a CronJob, a run is due.
     pub(crate) fn run_is_due(&self, id: &WorkloadId) {
         if id.kind.is("batch", "CronJob") {
-            let since = (self.settings.clock)();
+            let since = (self.parts.settings.clock)();
             let run = DueRun::new(since, now());
             self.memories
                 .with(id, |memory| memory.run = Some(Box::new(run)));
@@ -70,7 +66,7 @@ impl CronJobs {
             return Some(next_look);
         }
         let begun = match jobs::read(&self.client, &self.budget, id).await {
-            Ok(cron_job) => match cron_job.run(due.since, (self.settings.clock)()) {
+            Ok(cron_job) => match cron_job.run(due.since, (self.parts.settings.clock)()) {
                 Run::Wait => return waits(),
                 Run::GiveUp(why) => {
                     self.not_run(workload, why);
@@ -91,7 +87,7 @@ impl CronJobs {
             Ok(None) => {}
             Err(error) => {
                 let notice = Notice::NotRun(in_own_words(&error).to_owned());
-                self.progress.report(workload, notice);
+                self.parts.progress.report(workload, notice);
             }
         }
         None
@@ -103,7 +99,7 @@ impl CronJobs {
             NoRun::TooLate => {
                 let error = "it could not begin within startingDeadlineSeconds";
                 let notice = Notice::NotRun(error.to_owned());
-                self.progress.report(workload, notice);
+                self.parts.progress.report(workload, notice);
                 return;
             }
             NoRun::Suspended => "it is suspended",

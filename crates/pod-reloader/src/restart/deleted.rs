@@ -13,35 +13,32 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::metrics::{Metrics, RESTART};
+use crate::metrics::RESTART;
 use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedKinds, version};
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 
 /// Puts settings back on workloads that have come back.
 pub(crate) struct LostSettings {
+    parts: Arc<Parts>,
     /// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
     pub(crate) deleted: Mutex<Deleted>,
-    metrics: Metrics,
     errors: ControllerErrors,
-    progress: Arc<Progress>,
     intake: Arc<Intake>,
     kinds: Arc<ServedKinds>,
 }
 
 impl LostSettings {
-    pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
         Self {
             deleted: Mutex::default(),
-            metrics: parts.metrics.clone(),
+            parts: parts.clone(),
             errors: parts.metrics.errors.of(RESTART),
-            progress: parts.progress.clone(),
             intake: intake.clone(),
             kinds: kinds.clone(),
         }
@@ -79,7 +76,7 @@ impl LostSettings {
         }
         let is_moved = error.is_failed_test() || error.is_conflict();
         if is_moved {
-            self.metrics.patch_conflicts.inc();
+            self.parts.metrics.patch_conflicts.inc();
         } else {
             self.errors.count(Some(&error));
         }
@@ -123,7 +120,8 @@ impl LostSettings {
         }
         info!(%kind, %namespace, name, keys, "put back what people had set before this workload was deleted and created again");
         let keys = lacking.keys().map(Into::into).collect();
-        self.progress.send(&workload, Notice::SettingsKept(keys));
+        let notice = Notice::SettingsKept(keys);
+        self.parts.progress.send(&workload, notice);
         let version = version(&object);
         if let Some(now) = self.intake.read(id.kind, object) {
             self.intake.take_in_answer(now, version);

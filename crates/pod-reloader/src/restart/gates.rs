@@ -8,18 +8,15 @@ use std::time::Duration;
 use jiff::{Timestamp, Zoned};
 use pod_reloader_core::decision::present_value;
 use pod_reloader_core::gate::{self, Closed};
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
-use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
-use crate::runtime::worker::Worker;
 
 /// The time after which a workload looks at the clock again while its restart window is closed. Somebody may
 /// set the clock, or suspend the machine.
@@ -27,19 +24,15 @@ const LOOK_AT_CLOCK: Duration = Duration::from_secs(600);
 
 /// Holds a restart back while a gate is closed.
 pub(crate) struct ClosedGate {
-    settings: Arc<Settings>,
-    progress: Arc<Progress>,
+    parts: Arc<Parts>,
     stages: Arc<Stages>,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl ClosedGate {
-    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, stages: &Arc<Stages>) -> Self {
         Self {
-            settings: parts.settings.clone(),
-            progress: parts.progress.clone(),
+            parts: parts.clone(),
             stages: stages.clone(),
-            worker: parts.worker.clone(),
         }
     }
 
@@ -49,12 +42,13 @@ impl ClosedGate {
         let (workload, snapshot) = (due.workload, due.snapshot);
         let gates = workload.rare().gates.as_deref();
         let windows = gates.and_then(|gates| gates.windows.as_ref()?.as_ref());
-        let opens = windows.and_then(|windows| windows.next_opening((self.settings.clock)()));
+        let now = (self.parts.settings.clock)();
+        let opens = windows.and_then(|windows| windows.next_opening(now));
         if let Some(opens) = opens
             && let Some(expires) = self.expires_before(workload, snapshot, &opens)
         {
             let notice = Notice::OutsideWindow(expires, opens);
-            self.progress.report(workload, notice);
+            self.parts.progress.report(workload, notice);
         }
     }
 
@@ -68,7 +62,7 @@ impl ClosedGate {
     ) -> Option<Timestamp> {
         let (id, config_hash) = (&*workload.id, present_value(workload)?);
         let objects = &snapshot.objects;
-        let expires = self.progress.memories.with(id, |memory| {
+        let expires = self.parts.progress.memories.with(id, |memory| {
             let loaded = memory.certificates.as_ref()?;
             loaded.first_expiry(config_hash, objects)
         })?;
@@ -79,7 +73,7 @@ impl ClosedGate {
 impl Restraint for ClosedGate {
     fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
         let (workload, snapshot) = (due.workload, due.snapshot);
-        let now = (self.settings.clock)();
+        let now = (self.parts.settings.clock)();
         let gates = workload.rare().gates.as_deref();
         let closed = gate::closed(gates, &snapshot.objects, due.config_hash, now)?;
         let action = if let Closed::Until(opens) = &closed {
@@ -88,14 +82,14 @@ impl Restraint for ClosedGate {
             }
             // It opens by itself, so others of its stages wait for it.
             let before = self.stages.stops_waiting(&workload.id);
-            self.worker.push_all(before);
+            self.parts.worker.push_all(before);
             let wait = opens.timestamp().duration_since(now).unsigned_abs();
             Action::RequeueAt(Instant::now() + wait.min(LOOK_AT_CLOCK))
         } else {
-            self.worker.push_all(self.stages.is_held_up(workload));
+            self.parts.worker.push_all(self.stages.is_held_up(workload));
             Action::AwaitChange
         };
-        self.progress.report(workload, Notice::Gated(closed));
+        self.parts.progress.report(workload, Notice::Gated(closed));
         Some(action)
     }
 }

@@ -20,17 +20,15 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::metrics::{Metrics, ReloadOutcome};
+use crate::metrics::ReloadOutcome;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::reload_rounds::{Begin, Changes, Reload, Reloads, Stand, over_http};
 use crate::restart::restraint::DueRestart;
-use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
@@ -38,10 +36,8 @@ use crate::runtime::budget::Budget;
 
 /// Lets pods reload changed config.
 pub(crate) struct HttpReloads {
-    settings: Arc<Settings>,
-    metrics: Metrics,
+    parts: Arc<Parts>,
     memories: Memories,
-    progress: Arc<Progress>,
     stages: Arc<Stages>,
     slots: Option<Arc<Slots>>,
     writes: Arc<WorkloadWrites>,
@@ -52,7 +48,7 @@ pub(crate) struct HttpReloads {
 impl HttpReloads {
     /// Returns what lets pods reload. `None` if that is switched off.
     pub(crate) fn of(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         scope: &Scope,
         (client, budget): (&Client, &Budget),
         stages: &Arc<Stages>,
@@ -62,10 +58,8 @@ impl HttpReloads {
         scope.http_reloads().then(|| {
             let worker = parts.worker.clone();
             Self {
-                settings: parts.settings.clone(),
-                metrics: parts.metrics.clone(),
+                parts: parts.clone(),
                 memories: parts.progress.memories.clone(),
-                progress: parts.progress.clone(),
                 stages: stages.clone(),
                 slots: slots.clone(),
                 writes: writes.clone(),
@@ -114,8 +108,9 @@ impl HttpReloads {
         {
             None => {}
             Some(Stand::Ended(Err(failed))) => {
-                if self.progress.report(workload, Notice::ReloadFailed(failed)) {
-                    self.metrics.reloads.count(ReloadOutcome::Failed);
+                let notice = Notice::ReloadFailed(failed);
+                if self.parts.progress.report(workload, notice) {
+                    self.parts.metrics.reloads.count(ReloadOutcome::Failed);
                 }
                 return Ok(None);
             }
@@ -178,15 +173,16 @@ impl HttpReloads {
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
         let written = || {
-            self.progress.not_pending(id);
-            let recent_writes = &self.progress.recent_writes;
-            recent_writes.restarted(id, config_hash, began, true, self.settings.max_restarts);
+            self.parts.progress.not_pending(id);
+            let recent_writes = &self.parts.progress.recent_writes;
+            let max_restarts = self.parts.settings.max_restarts;
+            recent_writes.restarted(id, config_hash, began, true, max_restarts);
             // The baseline before and this one are one restart less.
             recent_writes.give_back(id);
-            self.metrics.reloads.count(ReloadOutcome::Reloaded);
+            self.parts.metrics.reloads.count(ReloadOutcome::Reloaded);
             log_reload(id, "reloaded pods");
-            self.progress
-                .report(workload, Notice::Reloaded(pods, changed));
+            let notice = Notice::Reloaded(pods, changed);
+            self.parts.progress.report(workload, notice);
             // No rollout follows.
             self.free_slot(id);
         };
@@ -225,7 +221,7 @@ impl HttpReloads {
 
     /// Returns how a workload reloads, if its pods may reload changed config now.
     fn reload_of<'a>(&self, workload: &'a Workload, cause: Cause) -> Option<&'a HttpReload> {
-        let is_change = cause == Cause::Changed && !self.settings.observe;
+        let is_change = cause == Cause::Changed && !self.parts.settings.observe;
         workload.rare().http_reload.as_deref().filter(|_| is_change)
     }
 }

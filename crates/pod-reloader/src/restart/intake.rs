@@ -12,36 +12,27 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
-use crate::restart::settings::Settings;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
-use crate::restart::workloads::Workloads;
-use crate::runtime::worker::Worker;
 
 /// Takes in workloads.
 pub(crate) struct Intake {
+    parts: Arc<Parts>,
     pub(crate) scope: Scope,
     /// `None` stands for all namespaces.
     pub(crate) namespaces: Option<Arc<SelectedNamespaces>>,
-    settings: Arc<Settings>,
-    metrics: Metrics,
-    workloads: Arc<Workloads>,
     digests: Arc<Digests>,
     stages: Arc<Stages>,
     slots: Option<Arc<Slots>>,
-    worker: Arc<Worker<WorkloadId>>,
-    progress: Arc<Progress>,
 }
 
 impl Intake {
     pub(crate) fn new(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         scope: &Scope,
         digests: &Arc<Digests>,
         stages: &Arc<Stages>,
@@ -50,14 +41,10 @@ impl Intake {
         Self {
             namespaces: scope.reads_namespaces().then(Arc::default),
             scope: scope.clone(),
-            settings: parts.settings.clone(),
-            metrics: parts.metrics.clone(),
-            workloads: parts.workloads.clone(),
+            parts: parts.clone(),
             digests: digests.clone(),
             stages: stages.clone(),
             slots: slots.clone(),
-            worker: parts.worker.clone(),
-            progress: parts.progress.clone(),
         }
     }
 
@@ -84,7 +71,8 @@ impl Intake {
 
     /// Takes in a workload at a resourceVersion, unless a later one is known.
     pub(crate) fn take_in(&self, workload: Workload, version: u64) {
-        if !self.workloads.is_seen_later_than(&workload.id, version) {
+        let workloads = &self.parts.workloads;
+        if !workloads.is_seen_later_than(&workload.id, version) {
             self.apply(workload, version);
         }
     }
@@ -92,7 +80,7 @@ impl Intake {
     /// Takes in the answer to one of our calls, unless a watch has shown in the meantime that the workload
     /// is gone.
     pub(crate) fn take_in_answer(&self, workload: Workload, version: u64) {
-        if self.workloads.get(&workload.id).is_some() {
+        if self.parts.workloads.get(&workload.id).is_some() {
             self.take_in(workload, version);
         }
     }
@@ -106,13 +94,13 @@ impl Intake {
             return None;
         }
         let now = Instant::now();
-        match self.workloads.apply(workload, version, now) {
+        match self.parts.workloads.apply(workload, version, now) {
             Applied::Unchanged => {}
             Applied::Managed(affected) => {
                 self.saw_staged(&id);
                 self.forget_affected(&affected);
-                self.progress.news([&id]);
-                self.worker.push(id.clone(), now);
+                self.parts.progress.news([&id]);
+                self.parts.worker.push(id.clone(), now);
                 // The workload may have become smaller, which makes room for others.
                 self.take_in_what_fits(&id.namespace);
             }
@@ -131,24 +119,24 @@ impl Intake {
 
     /// Takes in that a workload is gone, or is no longer managed.
     pub(crate) fn gone(&self, id: &WorkloadId) {
-        if let Some(orphaned) = self.workloads.delete(id) {
+        if let Some(orphaned) = self.parts.workloads.delete(id) {
             self.forget_affected(&orphaned);
             self.take_in_what_fits(&id.namespace);
         }
         // A pass that had begun before may have left something behind.
-        self.progress.forget(id);
+        self.parts.progress.forget(id);
         self.staged_gone(id);
     }
 
     /// Returns true if a workload is remembered as one for which there was no room.
     pub(crate) fn is_left_out(&self, id: &WorkloadId) -> bool {
-        self.workloads.ask(|it| it.is_left_out(id))
+        self.parts.workloads.ask(|it| it.is_left_out(id))
     }
 
     /// Takes in a workload as it is now, for those that wait for it.
     fn saw_staged(&self, id: &WorkloadId) {
-        if let Some((workload, _)) = self.workloads.get(id) {
-            self.worker.push_all(self.stages.saw(&workload));
+        if let Some((workload, _)) = self.parts.workloads.get(id) {
+            self.parts.worker.push_all(self.stages.saw(&workload));
             if let Some(slots) = &self.slots {
                 slots.saw(&workload);
             }
@@ -157,7 +145,7 @@ impl Intake {
 
     /// Takes in that a workload is gone, for those that wait for it.
     fn staged_gone(&self, id: &WorkloadId) {
-        self.worker.push_all(self.stages.forget(id));
+        self.parts.worker.push_all(self.stages.forget(id));
         if let Some(slots) = &self.slots {
             slots.free(id);
         }
@@ -165,13 +153,14 @@ impl Intake {
 
     /// Takes in that the objects of `affected` are tracked from now on, or no longer.
     fn forget_affected(&self, affected: &Affected) {
+        let workloads = &self.parts.workloads;
         // An object that nobody referenced may be remembered in an old state, because its events were ignored.
         self.digests.forget(
             affected,
-            |object| self.workloads.ask(|it| it.stays_tracked(object, affected)),
-            |place| self.workloads.ask(|it| it.has_patterns(place)),
+            |object| workloads.ask(|it| it.stays_tracked(object, affected)),
+            |place| workloads.ask(|it| it.has_patterns(place)),
         );
-        self.metrics.workloads.set(self.workloads.len() as i64);
+        self.parts.metrics.workloads.set(workloads.len() as i64);
     }
 
     /// Takes in that there is no room for a workload.
@@ -179,7 +168,7 @@ impl Intake {
         let id = &*left_out.workload.id;
         if let Some(affected) = &left_out.affected {
             self.forget_affected(affected);
-            self.progress.forget(id);
+            self.parts.progress.forget(id);
             self.staged_gone(id);
             self.take_in_what_fits(&id.namespace);
         }
@@ -191,20 +180,20 @@ impl Intake {
     fn report_left_out(&self, left_out: &LeftOut) {
         let (namespace, share) = (
             &left_out.workload.id.namespace,
-            self.settings.namespace_memory,
+            self.parts.settings.namespace_memory,
         );
         if left_out.is_first {
             warn!(%namespace, share, "the workloads of a namespace take more memory than its share: those that do not fit are not managed");
         }
         if left_out.is_news {
             let notice = Notice::NamespaceTooLarge(share);
-            self.progress.send(&left_out.workload, notice);
+            self.parts.progress.send(&left_out.workload, notice);
         }
     }
 
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
-        let fitting = self.workloads.ask(|it| it.that_fit(namespace));
-        self.worker.push_all(fitting);
+        let fitting = self.parts.workloads.ask(|it| it.that_fit(namespace));
+        self.parts.worker.push_all(fitting);
     }
 }

@@ -87,7 +87,7 @@ impl Reconciler {
         progress: Progress,
         metrics: Metrics,
     ) -> Self {
-        let parts = Parts::new(settings, &scope, progress, metrics.clone());
+        let parts = Arc::new(Parts::new(settings, &scope, progress, metrics.clone()));
         let (stages, slots) = (Arc::default(), Slots::of(&parts));
         let source = Source::new(
             client.clone(),
@@ -125,13 +125,13 @@ impl Reconciler {
             writes,
             intake,
             kinds,
-            settings: parts.settings,
-            workloads: parts.workloads,
-            lists: parts.lists,
-            progress: parts.progress,
+            settings: parts.settings.clone(),
+            workloads: parts.workloads.clone(),
+            lists: parts.lists.clone(),
+            progress: parts.progress.clone(),
             stages,
             slots,
-            worker: parts.worker,
+            worker: parts.worker.clone(),
             metrics,
             keys,
         }

@@ -39,7 +39,7 @@ struct Row<'a> {
 
 impl Restraints {
     pub(crate) fn new(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         scope: &Scope,
         stages: &Arc<Stages>,
         slots: &Option<Arc<Slots>>,

@@ -6,30 +6,26 @@ use tokio::time::Instant;
 
 use crate::restart::action::Action;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
-use crate::restart::settings::Settings;
 
 /// Holds a restart back until its objects have settled.
 pub(crate) struct SettlePeriod {
-    settings: Arc<Settings>,
-    progress: Arc<Progress>,
+    parts: Arc<Parts>,
 }
 
 impl SettlePeriod {
-    pub(crate) fn new(parts: &Parts) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>) -> Self {
         Self {
-            settings: parts.settings.clone(),
-            progress: parts.progress.clone(),
+            parts: parts.clone(),
         }
     }
 
     /// Notes that a restart is due, and returns when its objects will have settled.
     pub(crate) fn settled(&self, due: &DueRestart<'_>) -> Instant {
         let workload = due.workload;
-        let period = self.settings.settle_period(workload);
-        self.progress
-            .settled(&workload.id, due.config_hash, due.snapshot.changed, period)
+        let period = self.parts.settings.settle_period(workload);
+        let progress = &self.parts.progress;
+        progress.settled(&workload.id, due.config_hash, due.snapshot.changed, period)
     }
 }
 

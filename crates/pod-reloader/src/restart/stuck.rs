@@ -14,19 +14,15 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::error::RestartError;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
-use crate::restart::settings::Settings;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
-use crate::runtime::worker::Worker;
 
 /// The number of looks at a pod before it is deleted, apart from the first.
 const LOOKS: u32 = 2;
@@ -35,33 +31,27 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Deletes such pods.
 pub(crate) struct StuckPods {
-    settings: Arc<Settings>,
+    parts: Arc<Parts>,
     client: Client,
     budget: Budget,
-    metrics: Metrics,
     memories: Memories,
-    progress: Arc<Progress>,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl StuckPods {
-    pub(crate) fn new(parts: &Parts, client: &Client, budget: &Budget) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, client: &Client, budget: &Budget) -> Self {
         Self {
-            settings: parts.settings.clone(),
+            parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
-            metrics: parts.metrics.clone(),
             memories: parts.progress.memories.clone(),
-            progress: parts.progress.clone(),
-            worker: parts.worker.clone(),
         }
     }
 
     /// Deletes the pod that keeps a StatefulSet with the right hash from going on, if it has been in the way for
     /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
     pub(crate) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
-        let (id, after) = (&*workload.id, self.settings.unstick_after);
-        if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
+        let (id, after) = (&*workload.id, self.parts.settings.unstick_after);
+        if after.is_zero() || self.parts.settings.observe || !may_be_stuck(workload) {
             self.memories.with(id, |memory| memory.stuck = None);
             return Ok(());
         }
@@ -70,7 +60,7 @@ impl StuckPods {
             .memories
             .with(id, |memory| memory.stuck.as_ref()?.next_look(pause, now()));
         if let Some(next) = next_look {
-            self.worker.push(id.clone(), next.into());
+            self.parts.worker.push(id.clone(), next.into());
             return Ok(());
         }
         let failed = |source| RestartError::Unstick {
@@ -93,7 +83,7 @@ impl StuckPods {
         {
             self.delete(workload, pod).await.map_err(failed)?;
         }
-        self.worker.push(id.clone(), Instant::now() + pause);
+        self.parts.worker.push(id.clone(), Instant::now() + pause);
         Ok(())
     }
 
@@ -144,9 +134,9 @@ impl StuckPods {
             Ok(_) => {
                 let (namespace, name) = (&workload.id.namespace, pod.name());
                 info!(%namespace, name, "deleted a pod that kept a StatefulSet from going on");
-                self.metrics.unstuck.inc();
+                self.parts.metrics.unstuck.inc();
                 let notice = Notice::Unstuck(pod.name().into());
-                self.progress.publish(workload, notice);
+                self.parts.progress.publish(workload, notice);
                 Ok(())
             }
             // It has changed, so it may have become ready.

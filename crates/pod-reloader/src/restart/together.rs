@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pod_reloader_core::decision::Decision;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::together::{Round, Together, Verdict};
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
 use crate::report::notice::Notice;
@@ -15,30 +15,26 @@ use crate::restart::action::Action;
 use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
 use crate::restart::stages::Stages;
-use crate::runtime::worker::Worker;
 
 /// Holds a restart back while some of the objects have yet to change.
 pub(crate) struct TogetherWait {
-    progress: Arc<Progress>,
+    parts: Arc<Parts>,
     stages: Arc<Stages>,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl TogetherWait {
-    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, stages: &Arc<Stages>) -> Self {
         Self {
-            progress: parts.progress.clone(),
+            parts: parts.clone(),
             stages: stages.clone(),
-            worker: parts.worker.clone(),
         }
     }
 
     /// Notes which objects of a workload have changed, of those that change together.
     pub(crate) fn look(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
-        let (id, memories) = (&*workload.id, &self.progress.memories);
+        let (id, memories) = (&*workload.id, &self.parts.progress.memories);
         let has_looked = || memories.with(id, |memory| memory.round.is_some());
         let is_due = match decision {
             Decision::Set { cause, .. } => cause.is_of_content(),
@@ -62,24 +58,24 @@ impl Restraint for TogetherWait {
             return None;
         }
         let id = &*workload.id;
-        let memories = &self.progress.memories;
+        let memories = &self.parts.progress.memories;
         match memories.with(id, |memory| verdict(memory.round.as_deref_mut(), together)) {
             Verdict::Go => None,
             Verdict::Wait(missing, until) => {
                 let notice = Notice::AwaitsTogether(missing, together.timeout);
-                self.progress.report(workload, notice);
+                self.parts.progress.report(workload, notice);
                 // The wait ends by itself, so others of its stages wait for it.
-                self.worker.push_all(self.stages.stops_waiting(id));
+                self.parts.worker.push_all(self.stages.stops_waiting(id));
                 Some(Action::RequeueAt(Instant::from_std(until)))
             }
             // Other objects may be about to change along with the last one.
             Verdict::Complete => {
-                self.progress.settles_anew(id);
+                self.parts.progress.settles_anew(id);
                 Some(Action::RequeueAt(Instant::now()))
             }
             Verdict::TimedOut(missing) => {
                 let notice = Notice::TogetherTimedOut(missing);
-                self.progress.report(workload, notice);
+                self.parts.progress.report(workload, notice);
                 None
             }
         }

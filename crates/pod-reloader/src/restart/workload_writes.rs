@@ -9,32 +9,25 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::metrics::Metrics;
 use crate::restart::action::Action;
 use crate::restart::error::RestartError;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::{ServedKinds, version};
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
-use crate::restart::settings::Settings;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::resources::Resources;
 
 /// Writes to workloads.
 pub(crate) struct WorkloadWrites {
-    settings: Arc<Settings>,
-    metrics: Metrics,
-    progress: Arc<Progress>,
+    parts: Arc<Parts>,
     intake: Arc<Intake>,
     kinds: Arc<ServedKinds>,
 }
 
 impl WorkloadWrites {
-    pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
         Self {
-            settings: parts.settings.clone(),
-            metrics: parts.metrics.clone(),
-            progress: parts.progress.clone(),
+            parts: parts.clone(),
             intake: intake.clone(),
             kinds: kinds.clone(),
         }
@@ -73,7 +66,7 @@ impl WorkloadWrites {
     ) -> Result<Action, RestartError> {
         let id = &*workload.id;
         let (recent_writes, max_restarts) =
-            (&self.progress.recent_writes, self.settings.max_restarts);
+            (&self.parts.progress.recent_writes, self.parts.settings.max_restarts);
         if let Err(next) = recent_writes.begin_write(id, max_restarts) {
             return Ok(Action::RequeueAt(next));
         }
@@ -97,7 +90,7 @@ impl WorkloadWrites {
             }
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "the workload changed while it was patched");
-                self.metrics.patch_conflicts.inc();
+                self.parts.metrics.patch_conflicts.inc();
                 self.read_again(&api, id).await?;
                 match recent_writes.next_write(id, max_restarts) {
                     None => Ok(Action::RequeueAt(Instant::now())),

@@ -12,12 +12,10 @@ use crate::live::copies::NotCopied;
 use crate::live::error::ReadError;
 use crate::live::keys::Keys;
 use crate::live::source::Source;
-use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::digests::{Digests, Snapshot};
 use crate::restart::error::RestartError;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::restraint::DueRestart;
 
 /// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
@@ -35,19 +33,17 @@ pub(crate) enum Pinned {
 
 /// Reads and makes copies for passes.
 pub(crate) struct PinnedContent {
+    parts: Arc<Parts>,
     keys: Arc<Keys>,
     digests: Arc<Digests>,
-    progress: Arc<Progress>,
-    metrics: Metrics,
 }
 
 impl PinnedContent {
-    pub(crate) fn new(parts: &Parts, keys: &Arc<Keys>, digests: &Arc<Digests>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, keys: &Arc<Keys>, digests: &Arc<Digests>) -> Self {
         Self {
             keys: keys.clone(),
             digests: digests.clone(),
-            progress: parts.progress.clone(),
-            metrics: parts.metrics.clone(),
+            parts: parts.clone(),
         }
     }
 
@@ -77,7 +73,7 @@ impl PinnedContent {
             None => {
                 let lost = preferred.iter().next().map(|(_, copy)| copy.clone());
                 if let Some(copy) = lost {
-                    self.progress.report(workload, Notice::CopyLost(copy));
+                    self.parts.progress.report(workload, Notice::CopyLost(copy));
                 }
                 Ok(None)
             }
@@ -90,17 +86,17 @@ impl PinnedContent {
         if is_news {
             let names = undone.iter().map(|(source, _)| source.clone());
             let notice = Notice::Undone(names.collect());
-            self.progress.send(workload, notice);
+            self.parts.progress.send(workload, notice);
         }
     }
 
     /// Notes whether some content of a workload was undone. Returns true if that is news.
     pub(super) fn note_undone(&self, id: &WorkloadId, is_undone: bool) -> bool {
-        let was_undone = self.progress.memories.with(id, |memory| {
+        let was_undone = self.parts.progress.memories.with(id, |memory| {
             std::mem::replace(&mut memory.is_undone, is_undone)
         });
         let change = i64::from(is_undone) - i64::from(was_undone);
-        self.metrics.undone.inc_by(change);
+        self.parts.metrics.undone.inc_by(change);
         is_undone && !was_undone
     }
 
@@ -132,7 +128,7 @@ impl PinnedContent {
             Ok(bytes) => {
                 if bytes * REVISIONS > LARGE {
                     let notice = Notice::CopiesAreLarge(bytes * REVISIONS);
-                    self.progress.send(workload, notice);
+                    self.parts.progress.send(workload, notice);
                 }
                 // Without room for them, the pods use the ConfigMaps themselves.
                 let too_long = workload.too_long_with(due.config_hash, Some(&pins));
@@ -157,7 +153,7 @@ impl PinnedContent {
             }
             Err(error @ (NotCopied::Taken(_) | NotCopied::Create { .. })) => {
                 let notice = Notice::NotCopied(error.shown());
-                self.progress.publish(workload, notice);
+                self.parts.progress.publish(workload, notice);
                 Ok(Pinned::As(Some(String::new())))
             }
         }

@@ -12,28 +12,21 @@ use tracing::warn;
 use crate::report::notice::Notice;
 use crate::restart::intake::Intake;
 use crate::restart::kinds::ServedKinds;
-use crate::restart::lists::ListsDue;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
-use crate::restart::workloads::Workloads;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::PAGE;
 
 /// The workloads whose pods may use copies.
 pub(crate) struct PinnedWorkloads {
-    workloads: Arc<Workloads>,
-    lists: Arc<ListsDue>,
-    progress: Arc<Progress>,
+    parts: Arc<Parts>,
     intake: Arc<Intake>,
     kinds: Arc<ServedKinds>,
 }
 
 impl PinnedWorkloads {
-    pub(crate) fn new(parts: &Parts, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, intake: &Arc<Intake>, kinds: &Arc<ServedKinds>) -> Self {
         Self {
-            workloads: parts.workloads.clone(),
-            lists: parts.lists.clone(),
-            progress: parts.progress.clone(),
+            parts: parts.clone(),
             intake: intake.clone(),
             kinds: kinds.clone(),
         }
@@ -41,13 +34,14 @@ impl PinnedWorkloads {
 
     /// Returns true if all workloads have been listed.
     pub(super) fn are_listed(&self) -> bool {
-        !self.lists.are_due()
+        !self.parts.lists.are_due()
     }
 
     /// Returns the namespaces with workloads whose pods use copies.
     pub(super) fn namespaces(&self) -> BTreeSet<Name> {
-        let ids = self.workloads.ids(|_| true);
-        let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
+        let known = &self.parts.workloads;
+        let ids = known.ids(|_| true);
+        let workloads = ids.iter().filter_map(|id| Some(known.get(id)?.0));
         let pinned = workloads.filter(|it| it.named_copies().next().is_some());
         pinned.map(|it| it.id.namespace.clone()).collect()
     }
@@ -93,8 +87,8 @@ impl PinnedWorkloads {
         for workload in self.pinned_in(namespace) {
             let mut pins = workload.named_copies();
             if pins.any(|pins| pins.iter().any(|(_, own)| own == copy)) {
-                self.progress
-                    .publish(&workload, Notice::CopyLost(copy.clone()));
+                let notice = Notice::CopyLost(copy.clone());
+                self.parts.progress.publish(&workload, notice);
             }
         }
     }
@@ -106,15 +100,16 @@ impl PinnedWorkloads {
         }
         for workload in self.pinned_in(namespace) {
             if let Some(pods) = unpinned.get(&*workload.uid) {
-                self.progress
-                    .publish(&workload, Notice::PodsNotPinned(*pods));
+                let notice = Notice::PodsNotPinned(*pods);
+                self.parts.progress.publish(&workload, notice);
             }
         }
     }
 
     fn pinned_in(&self, namespace: &Name) -> Vec<Arc<Workload>> {
-        let ids = self.workloads.ids(|id| id.namespace == *namespace);
-        let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
+        let known = &self.parts.workloads;
+        let ids = known.ids(|id| id.namespace == *namespace);
+        let workloads = ids.iter().filter_map(|id| Some(known.get(id)?.0));
         workloads.collect()
     }
 }

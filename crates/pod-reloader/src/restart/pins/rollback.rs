@@ -17,7 +17,6 @@ use pod_reloader_core::trials::Trial;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
-use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::brake::{BrakePause, WritePause};
@@ -26,8 +25,6 @@ use crate::restart::error::RestartError;
 use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::pins::PinnedContent;
-use crate::restart::progress::Progress;
-use crate::restart::settings::Settings;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
 use crate::runtime::budget::Budget;
@@ -49,12 +46,10 @@ struct Earlier {
 
 /// Puts earlier configurations back.
 pub(crate) struct Rollbacks {
-    settings: Arc<Settings>,
+    parts: Arc<Parts>,
     client: Client,
     budget: Budget,
-    metrics: Metrics,
     memories: Memories,
-    progress: Arc<Progress>,
     digests: Arc<Digests>,
     content: Arc<PinnedContent>,
     brake: BrakePause,
@@ -64,7 +59,7 @@ pub(crate) struct Rollbacks {
 
 impl Rollbacks {
     pub(crate) fn new(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         (client, budget): (&Client, &Budget),
         digests: &Arc<Digests>,
         content: &Arc<PinnedContent>,
@@ -72,12 +67,10 @@ impl Rollbacks {
         writes: &Arc<WorkloadWrites>,
     ) -> Self {
         Self {
-            settings: parts.settings.clone(),
+            parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
-            metrics: parts.metrics.clone(),
             memories: parts.progress.memories.clone(),
-            progress: parts.progress.clone(),
             digests: digests.clone(),
             content: content.clone(),
             brake: BrakePause::new(parts, stages),
@@ -124,7 +117,8 @@ impl Rollbacks {
                         trials.end();
                     }
                 });
-                self.progress.report(workload, Notice::NotPutBack(obstacle));
+                let notice = Notice::NotPutBack(obstacle);
+                self.parts.progress.report(workload, notice);
                 return Ok(Some(Action::AwaitChange));
             }
         };
@@ -157,16 +151,11 @@ impl Rollbacks {
                 trials.put_back(&earlier.undone);
             });
             self.content.note_undone(id, true);
-            let max_restarts = self.settings.max_restarts;
-            self.progress.recent_writes.restarted(
-                id,
-                &earlier.config_hash,
-                began,
-                true,
-                max_restarts,
-            );
-            self.metrics.reverts.inc();
-            self.progress.publish(workload, Notice::PutBack);
+            let max_restarts = self.parts.settings.max_restarts;
+            let recent_writes = &self.parts.progress.recent_writes;
+            recent_writes.restarted(id, &earlier.config_hash, began, true, max_restarts);
+            self.parts.metrics.reverts.inc();
+            self.parts.progress.publish(workload, Notice::PutBack);
         };
         self.writes
             .write(workload, patch, is_written, written)

@@ -16,16 +16,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
-use crate::metrics::Metrics;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::releases::waits;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
-use crate::runtime::worker::Worker;
 
 /// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
 const PART_OF_MEMORY: usize = 8;
@@ -36,28 +33,24 @@ const FIRST_LISTS: Duration = Duration::from_secs(5);
 
 /// Holds a restart back while its release is under way.
 pub(crate) struct ReleaseWait {
+    parts: Arc<Parts>,
     /// The time for which a restart waits after the last sign of a release.
     patience: Duration,
     /// The releases, as they were last seen.
     releases: Mutex<Releases>,
     /// The number of lists that have not arrived yet.
     lists_due: watch::Sender<usize>,
-    progress: Arc<Progress>,
-    metrics: Metrics,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl ReleaseWait {
-    pub(crate) fn new(parts: &Parts, scope: &Scope) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, scope: &Scope) -> Self {
         let settings = &parts.settings;
         let (places, share) = (scope.releases(), settings.namespace_memory / PART_OF_MEMORY);
         Self {
             patience: settings.release_wait,
             releases: Mutex::new(Releases::new(places, share)),
             lists_due: watch::Sender::new(places.values().map(Vec::len).sum()),
-            progress: parts.progress.clone(),
-            metrics: parts.metrics.clone(),
-            worker: parts.worker.clone(),
+            parts: parts.clone(),
         }
     }
 
@@ -109,7 +102,7 @@ impl ReleaseWait {
 
     /// Returns when the restart of a workload last stopped waiting for a release.
     pub(crate) fn ended(&self, id: &WorkloadId) -> Option<Instant> {
-        waits::ended(&self.progress.memories, id)
+        waits::ended(&self.parts.progress.memories, id)
     }
 
     /// Returns the release for which the restart of a workload waits, if there is one. The restart has
@@ -148,8 +141,8 @@ impl ReleaseWait {
 
     /// Queues the workloads whose restart waits for a release.
     fn moved(&self, release: &Release) {
-        self.worker
-            .push_all(waits::awaiting(&self.progress.memories, release));
+        let awaiting = waits::awaiting(&self.parts.progress.memories, release);
+        self.parts.worker.push_all(awaiting);
     }
 }
 
@@ -157,34 +150,35 @@ impl Restraint for ReleaseWait {
     fn holds_back(&self, due: &DueRestart<'_>, _: Phase) -> Option<Action> {
         let (workload, snapshot) = (due.workload, due.snapshot);
         let (id, now) = (&*workload.id, Instant::now());
+        let memories = &self.parts.progress.memories;
         if self.releases.lock().is_empty() {
-            waits::note(&self.progress.memories, id, None);
+            waits::note(memories, id, None);
             return None;
         }
-        let mut changes = self.progress.memories.tracked_changes(workload, snapshot);
+        let mut changes = memories.tracked_changes(workload, snapshot);
         changes.retain(|(_, at)| *at >= due.hash_since);
-        let since = waits::since(&self.progress.memories, id).unwrap_or(now);
+        let since = waits::since(memories, id).unwrap_or(now);
         let Some(Wait { release, until }) = self.wait(workload, snapshot, &changes, since) else {
-            waits::note(&self.progress.memories, id, None);
+            waits::note(memories, id, None);
             return None;
         };
         let until = Instant::from_std(until);
         if until <= now {
-            waits::note(&self.progress.memories, id, None);
+            waits::note(memories, id, None);
             self.releases
                 .lock()
                 .give_up(&release, Instant::now().into_std());
             let notice = Notice::ReleaseUnfinished(release);
-            self.progress.send(workload, notice);
-            self.metrics.release_timeouts.inc();
+            self.parts.progress.send(workload, notice);
+            self.parts.metrics.release_timeouts.inc();
             return None;
         }
-        let is_news = waits::note(&self.progress.memories, id, Some(&release));
+        let is_news = waits::note(memories, id, Some(&release));
         let notice = Notice::AwaitsRelease(release);
-        self.progress.waits_untold(workload, notice.clone());
+        self.parts.progress.waits_untold(workload, notice.clone());
         if is_news {
-            self.progress.send(workload, notice);
-            self.metrics.release_waits.inc();
+            self.parts.progress.send(workload, notice);
+            self.parts.metrics.release_waits.inc();
         }
         Some(Action::RequeueAt(until))
     }

@@ -13,34 +13,21 @@ use tokio::time::Instant;
 use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
-use crate::restart::lists::ListsDue;
 use crate::restart::parts::Parts;
-use crate::restart::progress::Progress;
 use crate::restart::restraint::{DueRestart, Phase, Restraint};
-use crate::restart::settings::Settings;
 use crate::restart::stages::memory::Stages;
-use crate::restart::workloads::Workloads;
-use crate::runtime::worker::Worker;
 
 /// Holds a restart back while others go first or are on trial. In the commit phase, others wait for it from then on.
 pub(crate) struct StageWait {
-    settings: Arc<Settings>,
-    lists: Arc<ListsDue>,
-    workloads: Arc<Workloads>,
+    parts: Arc<Parts>,
     stages: Arc<Stages>,
-    progress: Arc<Progress>,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl StageWait {
-    pub(crate) fn new(parts: &Parts, stages: &Arc<Stages>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, stages: &Arc<Stages>) -> Self {
         Self {
-            settings: parts.settings.clone(),
-            lists: parts.lists.clone(),
-            workloads: parts.workloads.clone(),
+            parts: parts.clone(),
             stages: stages.clone(),
-            progress: parts.progress.clone(),
-            worker: parts.worker.clone(),
         }
     }
 
@@ -60,37 +47,38 @@ impl StageWait {
         let undone =
             undone.map(|(source, _)| Reference::config_map(&workload.id.namespace, source));
         let looked = self.stages.looked(workload, look, Some(undone.collect()));
-        self.worker.push_all(looked);
+        self.parts.worker.push_all(looked);
     }
 
     /// Returns true if others wait because a workload has failed with the present content.
     pub(crate) fn fails_first(&self, id: &WorkloadId) -> bool {
-        self.progress.is_reported_failed_first(id) && self.stages.is_waited_for(id)
+        self.parts.progress.is_reported_failed_first(id) && self.stages.is_waited_for(id)
     }
 
     /// Reports that a workload waits for another one.
     fn report(&self, workload: &Workload, other: WorkloadId, why: Why) {
         // There is no other Event until the workload goes or other content is due: the other one may crash again. Status
         // queries are told how it is.
-        if self.progress.is_reported_halted(&workload.id) {
+        if self.parts.progress.is_reported_halted(&workload.id) {
             let notice = match why {
                 Why::IsUnseen => return,
                 Why::GoesFirst | Why::IsTried => Notice::AwaitsStage(other),
                 Why::Failed => Notice::Halted(other),
             };
-            self.progress.waits_untold(workload, notice);
+            self.parts.progress.waits_untold(workload, notice);
             return;
         }
         match why {
             Why::IsUnseen => {}
             Why::GoesFirst | Why::IsTried => {
-                self.progress.report(workload, Notice::AwaitsStage(other));
+                let notice = Notice::AwaitsStage(other);
+                self.parts.progress.report(workload, notice);
             }
             Why::Failed => {
-                if let Some((failed, _)) = self.workloads.get(&other) {
-                    self.progress.report(&failed, Notice::FailedFirst);
+                if let Some((failed, _)) = self.parts.workloads.get(&other) {
+                    self.parts.progress.report(&failed, Notice::FailedFirst);
                 }
-                self.progress.report(workload, Notice::Halted(other));
+                self.parts.progress.report(workload, Notice::Halted(other));
             }
         }
     }
@@ -100,15 +88,12 @@ impl StageWait {
     fn changed(&self, workload: &Workload, staging: &Staging, snapshot: &Snapshot) -> Vec<Changed> {
         let id = &*workload.id;
         let right_at = self.stages.right_at(id);
-        let mut known: HashMap<Reference, Instant> = self
-            .progress
-            .memories
-            .tracked_changes(workload, snapshot)
-            .into_iter()
-            .collect();
+        let memories = &self.parts.progress.memories;
+        let known = memories.tracked_changes(workload, snapshot).into_iter();
+        let mut known: HashMap<Reference, Instant> = known.collect();
         known.retain(|_, at| right_at.is_none_or(|right_at| *at >= right_at));
         let are_all_known = right_at.is_some() && !known.is_empty();
-        let (due_since, hash_changed) = self.progress.due_since(id);
+        let (due_since, hash_changed) = self.parts.progress.due_since(id);
         let objects = snapshot.objects.keys().filter(|object| {
             staging.staged.includes(object.kind)
                 && object.namespace == id.namespace
@@ -131,22 +116,22 @@ impl Restraint for StageWait {
     fn holds_back(&self, due: &DueRestart<'_>, phase: Phase) -> Option<Action> {
         let workload = due.workload;
         let staging = workload.staged()?;
-        if !due.cause.is_of_content() || self.settings.observe {
+        if !due.cause.is_of_content() || self.parts.settings.observe {
             return None;
         }
-        if let Some(next) = self.lists.next_look() {
+        if let Some(next) = self.parts.lists.next_look() {
             return Some(Action::RequeueAt(next));
         }
         let changed = self.changed(workload, staging, due.snapshot);
         let consumers = |object: &Reference| {
-            let consumers = self.workloads.consumers(object, None).into_iter();
-            let consumers = consumers.filter_map(|id| Some(self.workloads.get(&id)?.0));
+            let consumers = self.parts.workloads.consumers(object, None).into_iter();
+            let consumers = consumers.filter_map(|id| Some(self.parts.workloads.get(&id)?.0));
             consumers.collect()
         };
         let stages = &self.stages;
         let turn = stages.wait(workload, staging, &changed, consumers, phase);
         // The one that is no longer waited for may have nothing more to say.
-        self.worker.push_all(turn.before);
+        self.parts.worker.push_all(turn.before);
         let wait = turn.wait?;
         self.report(workload, wait.workload, wait.why);
         Some(Action::RequeueAt(wait.until.into()))
