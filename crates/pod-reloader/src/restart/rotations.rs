@@ -14,28 +14,25 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, Statuses, rotated};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
-use pod_reloader_core::workload::{Workload, WorkloadId};
+use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 
 use crate::metrics::RESTART;
 use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
-use crate::restart::settings::Settings;
-use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::complaint::Complaint;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
-use crate::runtime::worker::Worker;
 
 /// The time after which lists are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
 /// Finds that out, as far as the statuses of the driver have been seen.
 pub(crate) struct RotatedPods {
-    settings: Arc<Settings>,
+    parts: Arc<Parts>,
     client: Client,
     budget: Budget,
     errors: ControllerErrors,
@@ -43,27 +40,23 @@ pub(crate) struct RotatedPods {
     statuses: Mutex<Statuses>,
     /// What failed when live lists were read, so that it is logged once.
     complaint: Mutex<Complaint>,
-    workloads: Arc<Workloads>,
-    worker: Arc<Worker<WorkloadId>>,
 }
 
 impl RotatedPods {
     /// Returns what finds that out. `None` if no class is tracked.
     pub(crate) fn of(
-        parts: &Parts,
+        parts: &Arc<Parts>,
         scope: &Scope,
         (client, budget): (&Client, &Budget),
     ) -> Option<Arc<Self>> {
         scope.tracks_classes().then(|| {
             Arc::new(Self {
-                settings: parts.settings.clone(),
+                parts: parts.clone(),
                 client: client.clone(),
                 budget: budget.clone(),
                 errors: parts.metrics.errors.of(RESTART),
                 statuses: Mutex::default(),
                 complaint: Mutex::default(),
-                workloads: parts.workloads.clone(),
-                worker: parts.worker.clone(),
             })
         })
     }
@@ -88,8 +81,8 @@ impl RotatedPods {
 
     fn push_mounting(&self, classes: impl IntoIterator<Item = Class>) {
         for (namespace, class) in classes {
-            self.worker
-                .push_all(self.workloads.mounting(&namespace, &class));
+            let mounting = self.parts.workloads.mounting(&namespace, &class);
+            self.parts.worker.push_all(mounting);
         }
     }
 
@@ -107,7 +100,7 @@ impl RotatedPods {
         let Some(news) = news.map(Instant::from_std) else {
             return;
         };
-        let settled = news + self.settings.settle_period(workload);
+        let settled = news + self.parts.settings.settle_period(workload);
         if Instant::now() < settled {
             snapshot.rotation_due = Some(settled);
             return;
