@@ -43,7 +43,7 @@ use crate::webhook::in_use::InUse;
 use crate::webhook::keep::Keep;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
-use crate::webhook::{StatusFacts, SwitchedOn, Webhook, certificate};
+use crate::webhook::{SwitchedOn, Webhook, body, certificate};
 
 /// The pause before a call is tried again that must succeed before we are of any use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -223,19 +223,17 @@ impl Parts {
             &self.scope,
             self.metrics.config_reads.by(Reader::Admission),
         );
-        let webhook = Webhook::new(
-            self.scope.clone(),
-            self.keys.clone(),
+        let webhook = Webhook {
+            scope: self.scope.clone(),
+            keys: self.keys.clone(),
             source,
-            self.metrics.clone(),
-            self.ourselves.clone(),
-            StatusFacts {
-                certificate: certificate.clone(),
-                first_stamp: self.args.first_stamp.into(),
-                loop_status: self.loop_status.clone(),
-            },
-            self.budget.clone(),
-        );
+            metrics: self.metrics.clone(),
+            ourselves: self.ourselves.clone(),
+            certificate: certificate.clone(),
+            first_stamp: self.args.first_stamp.into(),
+            loop_status: self.loop_status.clone(),
+            limits: body::Limits::new(self.budget.clone()),
+        };
         let client = &self.clients.admission;
         let users = Users::new(client.clone(), self.budget.clone());
         let reads = ProtectedReads::new(client.clone(), self.budget.clone());

@@ -2,7 +2,7 @@
 //! those of pods at `/pods`, those of protected objects at `/in-use` and `/keep`, and those of new objects with bound
 //! fields at `/fields`.
 
-mod body;
+pub(crate) mod body;
 pub(crate) mod certificate;
 mod error;
 pub(crate) mod fields;
@@ -22,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use http::{HeaderMap, header};
 use pod_reloader_core::admission::{Answer, Facts, Pending, Revisions, Step, Unsettled, begin};
+use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
@@ -29,18 +30,18 @@ use pod_reloader_core::review::{self, Request};
 use pod_reloader_core::scope::Scope;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
+use webhook_certs::CurrentCertificate;
 
 use self::body::{Limits, Received, Timeout};
 use self::error::Trouble;
 use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
-pub(crate) use self::status::StatusFacts;
 use crate::live::error::ReadError;
 use crate::live::keys::Keys;
 use crate::live::source::Source;
 use crate::metrics::Metrics;
-use crate::runtime::budget::Budget;
+use crate::restart::loop_status::LoopStatus;
 
 #[cfg(test)]
 mod tests;
@@ -53,8 +54,13 @@ pub(crate) struct Webhook {
     pub(crate) metrics: Metrics,
     /// The user name of the loop, once the apiserver has reported it.
     pub(crate) ourselves: Arc<OnceLock<String>>,
-    status_facts: StatusFacts,
-    limits: Limits,
+    /// The certificate that the webhook is served with.
+    pub(crate) certificate: CurrentCertificate,
+    /// The loop's treatment of a workload that has just opted in.
+    pub(crate) first_stamp: FirstStamp,
+    /// What restarts wait for.
+    pub(crate) loop_status: LoopStatus,
+    pub(crate) limits: Limits,
 }
 
 /// What is answered only if it is switched on.
@@ -66,26 +72,6 @@ pub(crate) struct SwitchedOn {
 }
 
 impl Webhook {
-    pub(crate) fn new(
-        scope: Scope,
-        keys: Arc<Keys>,
-        source: Source,
-        metrics: Metrics,
-        ourselves: Arc<OnceLock<String>>,
-        status_facts: StatusFacts,
-        budget: Budget,
-    ) -> Self {
-        Self {
-            scope,
-            keys,
-            source,
-            metrics,
-            ourselves,
-            status_facts,
-            limits: Limits::new(budget),
-        }
-    }
-
     /// Returns the routes of the webhook, with those that are switched on.
     pub(crate) fn router(
         self,
@@ -227,10 +213,9 @@ impl Webhook {
     /// Answers a review by what its answer depends on. If that cannot be read in time, the hash is unknown, and the loop
     /// makes up for it.
     async fn read(&self, pending: &Pending, keys: Arc<Keyring>, deadline: Instant) -> Answer {
-        let first_stamp = self.status_facts.first_stamp;
         match self.read_facts(pending, &keys, deadline).await {
-            Some((facts, keys)) => pending.answer(facts.as_ref(), &keys, first_stamp),
-            None => pending.answer(None, &keys, first_stamp),
+            Some((facts, keys)) => pending.answer(facts.as_ref(), &keys, self.first_stamp),
+            None => pending.answer(None, &keys, self.first_stamp),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const MARGIN: Duration = Duration::from_millis(200);
 
 /// The limits of all reviews together, on any route.
-pub(super) struct Limits {
+pub(crate) struct Limits {
     reviews: Semaphore,
     /// The turns of reviews that wait for the revisions of their workloads.
     pub(super) settling: Semaphore,
@@ -59,7 +59,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns limits whose bodies are taken from `budget`.
-    pub(super) fn new(budget: Budget) -> Self {
+    pub(crate) fn new(budget: Budget) -> Self {
         Self {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
             settling: Semaphore::new(SETTLING_AT_ONCE),

@@ -4,27 +4,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pod_reloader_core::admission::{Answer, Pending};
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::gate::Closed;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::sync_status::{Report, SyncStatus, Waiting};
 use tokio::time::Instant;
-use webhook_certs::CurrentCertificate;
 
 use super::Webhook;
 use super::body::beside;
 use crate::report::notice::Notice;
-use crate::restart::loop_status::{Asked, LoopStatus, Remembered};
-
-/// The facts that a status query gets, in addition to the workload's sync status.
-pub(crate) struct StatusFacts {
-    /// The certificate that the webhook is served with.
-    pub(crate) certificate: CurrentCertificate,
-    /// The loop's treatment of a workload that has just opted in.
-    pub(crate) first_stamp: FirstStamp,
-    /// What restarts wait for.
-    pub(crate) loop_status: LoopStatus,
-}
+use crate::restart::loop_status::{Asked, Remembered};
 
 impl Webhook {
     /// Answers a status query by what its answer depends on.
@@ -35,7 +23,7 @@ impl Webhook {
         deadline: Instant,
     ) -> Answer {
         let asked = Asked::about(pending.workload());
-        let first_stamp = self.status_facts.first_stamp;
+        let first_stamp = self.first_stamp;
         let Some((facts, newest)) = self.read_facts(&pending, &keys, deadline).await else {
             let unknown = pending.answer(None, &keys, first_stamp);
             return self.with_report(unknown, Some(&asked), None);
@@ -76,9 +64,8 @@ impl Webhook {
         asked: Option<&Asked>,
         closed: Option<Closed>,
     ) -> Report {
-        let facts = &self.status_facts;
         let content = answer.due_content.take();
-        let remembered = asked.map(|asked| facts.loop_status.of(asked, content.as_deref()));
+        let remembered = asked.map(|asked| self.loop_status.of(asked, content.as_deref()));
         let Remembered { leads, waits_for } = remembered.unwrap_or_default();
         let waits_for = match sync_status {
             SyncStatus::Due(_) => first_of(closed, waits_for),
@@ -88,7 +75,7 @@ impl Webhook {
             SyncStatus::Unknown => waits_for,
             SyncStatus::Current | SyncStatus::BaselineDue | SyncStatus::NotManaged => None,
         };
-        let certificate = facts.certificate.current();
+        let certificate = self.certificate.current();
         Report {
             sync_status,
             content,

@@ -17,7 +17,6 @@ use http_body_util::{BodyExt, Full};
 use json_patch::Patch;
 use k8s_openapi::ByteString;
 use kube::Client;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::gate::digits;
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
@@ -26,13 +25,11 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::sync_status::{Report, SyncStatus};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
-use webhook_certs::CurrentCertificate;
 
 use super::body::*;
 use super::*;
 use crate::live::reads::Reader;
-use crate::restart::loop_status::LoopStatus;
-use crate::runtime::budget::BYTES;
+use crate::runtime::budget::{BYTES, Budget};
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
 const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
@@ -811,25 +808,24 @@ fn parts_of(client: Client, scope: Scope) -> (Webhook, Arc<Keys>) {
     let secret = Name::parse("hash-keys").unwrap();
     let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
     let (budget, metrics) = (Budget::new(), Metrics::new());
-    let webhook = Webhook::new(
-        scope.clone(),
-        keys.clone(),
-        Source::new(
-            client,
-            Duration::from_secs(60),
-            budget.clone(),
-            &scope,
-            metrics.config_reads.by(Reader::Admission),
-        ),
-        metrics,
-        Arc::default(),
-        StatusFacts {
-            certificate: CurrentCertificate::new(),
-            first_stamp: FirstStamp::Rollout,
-            loop_status: LoopStatus::default(),
-        },
-        budget,
+    let source = Source::new(
+        client,
+        Duration::from_secs(60),
+        budget.clone(),
+        &scope,
+        metrics.config_reads.by(Reader::Admission),
     );
+    let webhook = Webhook {
+        scope,
+        keys: keys.clone(),
+        source,
+        metrics,
+        ourselves: Arc::default(),
+        certificate: CurrentCertificate::new(),
+        first_stamp: FirstStamp::Rollout,
+        loop_status: LoopStatus::default(),
+        limits: Limits::new(budget),
+    };
     (webhook, keys)
 }
 
