@@ -36,19 +36,14 @@ pub struct CustomKinds(pub Vec<WorkloadKind>);
 #[derive(Clone, Debug)]
 pub struct BoundKinds(pub Vec<BoundKind>);
 
-/// Controllers to run, also in one value with commas.
+/// Controllers to run, provided that they are switched on. Also in one value with commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Controllers(Vec<ControllerName>);
+pub struct Controllers(pub Vec<ControllerName>);
 
 impl Controllers {
     /// Returns true if this one is to run, provided that it is switched on.
     pub fn include(&self, controller: ControllerName) -> bool {
         self.0.contains(&controller)
-    }
-
-    /// Returns those to run, provided that they are switched on.
-    pub fn names(&self) -> impl Iterator<Item = ControllerName> {
-        self.0.iter().copied()
     }
 }
 

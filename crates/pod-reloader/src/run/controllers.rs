@@ -56,9 +56,8 @@ impl Parts {
 
     /// Returns those controllers that are switched on, and that this process runs.
     fn controllers(&mut self, events: &Events, reconciling: &Handle) -> Vec<Controller> {
-        let chosen = self.args.controllers.clone();
-        let controllers = chosen.names();
-        controllers
+        let chosen = self.args.controllers.0.clone().into_iter();
+        chosen
             .filter_map(|name| self.controller(name, events.clone(), reconciling))
             .collect()
     }
