@@ -8,7 +8,7 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
 use crate::queue::{AT_ONCE, Item, Queue};
@@ -105,7 +105,7 @@ impl<T: Item> Worker<T> {
             let next_due = next_due.filter(|_| in_progress.len() < self.at_once);
             tokio::select! {
                 () = self.pushed.notified() => {}
-                () = until(next_due) => {}
+                () = sleep_until(next_due.unwrap_or_else(Instant::now)), if next_due.is_some() => {}
                 Some(ended) = in_progress.join_next() => {
                     if let Ok((item, again)) = ended {
                         self.queue.lock().done(item, again);
@@ -113,13 +113,6 @@ impl<T: Item> Worker<T> {
                 }
             }
         }
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -135,7 +135,7 @@ impl Outbox {
             tokio::select! {
                 () = &mut stopped => break,
                 Some(news) = receiver.recv() => collect(&mut batch, news),
-                () = until(due) => {
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     sending = batch.take().map(|batch| self.send(self.message(&batch)).boxed());
                 }
                 () = ended(&mut sending) => sending = None,
@@ -195,13 +195,6 @@ fn collect(batch: &mut Option<Batch>, news: News) {
     let now = Instant::now();
     let batch = batch.get_or_insert_with(|| Batch::new(now));
     batch.add(news, now, Timestamp::now());
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 async fn ended(sending: &mut Option<BoxFuture<'_, ()>>) {
