@@ -15,7 +15,6 @@ use tracing::info;
 use crate::live::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::clock::now;
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::runtime::budget::Budget;
 
@@ -24,7 +23,6 @@ pub(crate) struct CronJobs {
     parts: Arc<Parts>,
     client: Client,
     budget: Budget,
-    memories: Memories,
 }
 
 impl CronJobs {
@@ -33,7 +31,6 @@ impl CronJobs {
             parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
-            memories: parts.progress.memories.clone(),
         }
     }
 
@@ -42,8 +39,8 @@ impl CronJobs {
         if id.kind.is("batch", "CronJob") {
             let since = (self.parts.settings.clock)();
             let run = DueRun::new(since, now());
-            self.memories
-                .with(id, |memory| memory.run = Some(Box::new(run)));
+            let memories = &self.parts.progress.memories;
+            memories.with(id, |memory| memory.run = Some(Box::new(run)));
         }
     }
 
@@ -51,14 +48,11 @@ impl CronJobs {
     /// once, and reports a failure.
     pub(crate) async fn run(&self, workload: &Workload) -> Option<Instant> {
         let id = &*workload.id;
-        let due = self
-            .memories
-            .with(id, |memory| memory.run.as_deref().copied())?;
+        let memories = &self.parts.progress.memories;
+        let due = memories.with(id, |memory| memory.run.as_deref().copied())?;
         // A workload that is gone by now has no run.
         let waits = || {
-            let next = self
-                .memories
-                .with(id, |memory| Some(memory.run.as_mut()?.waits(now())));
+            let next = memories.with(id, |memory| Some(memory.run.as_mut()?.waits(now())));
             next.map(Instant::from_std)
         };
         let next_look = Instant::from_std(due.next_look);
@@ -79,7 +73,7 @@ impl CronJobs {
             Err(error) if !error.is_refusal() => return waits(),
             Err(error) => Err(error),
         };
-        self.memories.with(id, |memory| memory.run = None);
+        memories.with(id, |memory| memory.run = None);
         match begun {
             Ok(Some(job)) => {
                 info!(namespace = %id.namespace, name = &*id.name, job, "ran a CronJob")

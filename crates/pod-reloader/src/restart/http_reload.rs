@@ -25,7 +25,6 @@ use crate::report::notice::Notice;
 use crate::restart::action::Action;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::reload_rounds::{Begin, Changes, Reload, Reloads, Stand, over_http};
 use crate::restart::restraint::DueRestart;
@@ -37,7 +36,6 @@ use crate::runtime::budget::Budget;
 /// Lets pods reload changed config.
 pub(crate) struct HttpReloads {
     parts: Arc<Parts>,
-    memories: Memories,
     stages: Arc<Stages>,
     slots: Option<Arc<Slots>>,
     writes: Arc<WorkloadWrites>,
@@ -59,7 +57,6 @@ impl HttpReloads {
             let worker = parts.worker.clone();
             Self {
                 parts: parts.clone(),
-                memories: parts.progress.memories.clone(),
                 stages: stages.clone(),
                 slots: slots.clone(),
                 writes: writes.clone(),
@@ -79,10 +76,7 @@ impl HttpReloads {
             self.is_moot(id);
             return Ok(None);
         }
-        match self
-            .memories
-            .with(id, |memory| memory.reload.as_mut()?.stand(config_hash))
-        {
+        match self.stand(id, config_hash) {
             Some(Stand::Runs(until)) => Ok(Some(Action::RequeueAt(until))),
             Some(Stand::Ended(Ok(pods))) => {
                 let action = self.reloaded(due, pods).await?;
@@ -102,10 +96,7 @@ impl HttpReloads {
         let Some(reload) = self.reload_of(workload, due.cause) else {
             return Ok(None);
         };
-        match self
-            .memories
-            .with(id, |memory| memory.reload.as_mut()?.stand(config_hash))
-        {
+        match self.stand(id, config_hash) {
             None => {}
             Some(Stand::Ended(Err(failed))) => {
                 let notice = Notice::ReloadFailed(failed);
@@ -118,7 +109,7 @@ impl HttpReloads {
             Some(Stand::Runs(until)) => return Ok(Some(Action::RequeueAt(until))),
         }
         let contents = workload.references.contents(&due.snapshot.objects);
-        let changes = self.memories.with(id, |memory| {
+        let changes = self.parts.progress.memories.with(id, |memory| {
             let known = memory.reload.as_deref();
             known
                 .unwrap_or(&Reload::default())
@@ -156,7 +147,7 @@ impl HttpReloads {
             config_created: youngest(&changes, &due.snapshot.objects),
             changes,
         };
-        let until = self.memories.with(id, |memory| {
+        let until = self.parts.progress.memories.with(id, |memory| {
             let own = memory.reload.get_or_insert_default();
             self.reloads.begin(own, begin)
         });
@@ -168,7 +159,8 @@ impl HttpReloads {
         let (workload, config_hash) = (due.workload, due.config_hash);
         let id = &*workload.id;
         let began = Instant::now();
-        let changed = self.memories.due_changes(workload, due.snapshot);
+        let memories = &self.parts.progress.memories;
+        let changed = memories.due_changes(workload, due.snapshot);
         let baseline = baseline_after_reload(workload, config_hash);
         let patch = patch::set_baseline(workload, &baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
@@ -193,7 +185,7 @@ impl HttpReloads {
 
     /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
     pub(crate) fn is_moot(&self, id: &WorkloadId) {
-        let is_abandoned = self.memories.with(id, |memory| {
+        let is_abandoned = self.parts.progress.memories.with(id, |memory| {
             let reload = memory.reload.as_mut();
             reload.is_some_and(|reload| reload.abandon())
         });
@@ -213,10 +205,17 @@ impl HttpReloads {
         // Not while the memories are locked: it hashes content.
         let reload = workload.rare().http_reload.as_ref();
         let had = reload.map(|_| Had::of(&workload.references.contents(&snapshot.objects)));
-        self.memories.with(&workload.id, |memory| match had {
+        let memories = &self.parts.progress.memories;
+        memories.with(&workload.id, |memory| match had {
             Some(had) => memory.reload.get_or_insert_default().are_right(had),
             None => memory.reload = None,
         });
+    }
+
+    /// Returns how the round of a workload for this config hash stands, if there is one.
+    fn stand(&self, id: &WorkloadId, config_hash: &str) -> Option<Stand> {
+        let memories = &self.parts.progress.memories;
+        memories.with(id, |memory| memory.reload.as_mut()?.stand(config_hash))
     }
 
     /// Returns how a workload reloads, if its pods may reload changed config now.

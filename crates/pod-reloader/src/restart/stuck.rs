@@ -17,7 +17,6 @@ use tracing::info;
 use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::error::RestartError;
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
@@ -34,7 +33,6 @@ pub(crate) struct StuckPods {
     parts: Arc<Parts>,
     client: Client,
     budget: Budget,
-    memories: Memories,
 }
 
 impl StuckPods {
@@ -43,7 +41,6 @@ impl StuckPods {
             parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
-            memories: parts.progress.memories.clone(),
         }
     }
 
@@ -51,14 +48,16 @@ impl StuckPods {
     /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
     pub(crate) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
         let (id, after) = (&*workload.id, self.parts.settings.unstick_after);
+        let memories = &self.parts.progress.memories;
         if after.is_zero() || self.parts.settings.observe || !may_be_stuck(workload) {
-            self.memories.with(id, |memory| memory.stuck = None);
+            memories.with(id, |memory| memory.stuck = None);
             return Ok(());
         }
         let pause = pause(after);
-        let next_look = self
-            .memories
-            .with(id, |memory| memory.stuck.as_ref()?.next_look(pause, now()));
+        let next_look = memories.with(id, |memory| {
+            let last_look = memory.stuck.as_ref()?;
+            last_look.next_look(pause, now())
+        });
         if let Some(next) = next_look {
             self.parts.worker.push(id.clone(), next.into());
             return Ok(());
@@ -89,7 +88,7 @@ impl StuckPods {
 
     /// Notes a look at the pods of a StatefulSet, and returns since when this pod has been seen in the way.
     fn saw(&self, id: &WorkloadId, pod: Option<&SetPod>) -> Option<std::time::Instant> {
-        self.memories.with(id, |memory| {
+        self.parts.progress.memories.with(id, |memory| {
             memory.stuck.get_or_insert_default().saw(pod, now())
         })
     }

@@ -22,7 +22,6 @@ use crate::restart::action::Action;
 use crate::restart::brake::{BrakePause, WritePause};
 use crate::restart::digests::Digests;
 use crate::restart::error::RestartError;
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
 use crate::restart::pins::PinnedContent;
 use crate::restart::stages::Stages;
@@ -49,7 +48,6 @@ pub(crate) struct Rollbacks {
     parts: Arc<Parts>,
     client: Client,
     budget: Budget,
-    memories: Memories,
     digests: Arc<Digests>,
     content: Arc<PinnedContent>,
     brake: BrakePause,
@@ -70,7 +68,6 @@ impl Rollbacks {
             parts: parts.clone(),
             client: client.clone(),
             budget: budget.clone(),
-            memories: parts.progress.memories.clone(),
             digests: digests.clone(),
             content: content.clone(),
             brake: BrakePause::new(parts, stages),
@@ -82,7 +79,7 @@ impl Rollbacks {
     /// Notes that a workload is restarted with another configuration, which is on trial if the workload asks for that.
     pub(crate) fn begins_trial(&self, workload: &Workload) {
         if let Some(trial) = Trial::of(workload, Instant::now().into_std()) {
-            self.memories.with(&workload.id, |memory| {
+            self.parts.progress.memories.with(&workload.id, |memory| {
                 memory.trials.get_or_insert_default().begin(trial);
             });
         }
@@ -95,9 +92,8 @@ impl Rollbacks {
         workload: &Workload,
     ) -> Result<Option<Action>, RestartError> {
         let id = &*workload.id;
-        let trial = self
-            .memories
-            .with(id, |memory| memory.trials.as_mut()?.open(workload));
+        let memories = &self.parts.progress.memories;
+        let trial = memories.with(id, |memory| memory.trials.as_mut()?.open(workload));
         let Some(trial) = trial else {
             return Ok(None);
         };
@@ -112,7 +108,7 @@ impl Rollbacks {
         let earlier = match search {
             Search::Found(earlier) => earlier,
             Search::Obstacle(obstacle) => {
-                self.memories.with(id, |memory| {
+                memories.with(id, |memory| {
                     if let Some(trials) = &mut memory.trials {
                         trials.end();
                     }
@@ -146,7 +142,7 @@ impl Rollbacks {
         let began = Instant::now();
         let written = || {
             let id = &*workload.id;
-            self.memories.with(id, |memory| {
+            self.parts.progress.memories.with(id, |memory| {
                 let trials = memory.trials.get_or_insert_default();
                 trials.put_back(&earlier.undone);
             });
@@ -199,7 +195,7 @@ impl Rollbacks {
         let Some(objects) = workload.with_copies(now.objects, &pins, &copies, &names) else {
             return Ok(Search::Obstacle("a copy of the earlier config is gone"));
         };
-        let was_put_back = self.memories.with(&workload.id, |memory| {
+        let was_put_back = self.parts.progress.memories.with(&workload.id, |memory| {
             let trials = memory.trials.as_ref();
             trials.is_some_and(|trials| trials.has_put_back(&undone))
         });
