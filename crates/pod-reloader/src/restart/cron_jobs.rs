@@ -6,7 +6,6 @@ mod jobs;
 
 use std::sync::Arc;
 
-use kube::Client;
 use pod_reloader_core::cron_job::{DueRun, NoRun, Run};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -16,21 +15,16 @@ use crate::live::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::parts::Parts;
-use crate::runtime::budget::Budget;
 
 /// Runs CronJobs.
 pub(crate) struct CronJobs {
     parts: Arc<Parts>,
-    client: Client,
-    budget: Budget,
 }
 
 impl CronJobs {
-    pub(crate) fn new(parts: &Arc<Parts>, client: &Client, budget: &Budget) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>) -> Self {
         Self {
             parts: parts.clone(),
-            client: client.clone(),
-            budget: budget.clone(),
         }
     }
 
@@ -59,7 +53,8 @@ impl CronJobs {
         if Instant::now() < next_look {
             return Some(next_look);
         }
-        let begun = match jobs::read(&self.client, &self.budget, id).await {
+        let (client, budget) = (&self.parts.client, &self.parts.budget);
+        let begun = match jobs::read(client, budget, id).await {
             Ok(cron_job) => match cron_job.run(due.since, (self.parts.settings.clock)()) {
                 Run::Wait => return waits(),
                 Run::GiveUp(why) => {
@@ -67,7 +62,7 @@ impl CronJobs {
                     Ok(None)
                 }
                 Run::Begin(replaced) => {
-                    jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
+                    jobs::begin(client, budget, id, &cron_job, replaced).await
                 }
             },
             Err(error) if !error.is_refusal() => return waits(),

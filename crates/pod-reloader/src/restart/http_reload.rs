@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::Client;
 use pod_reloader_core::decision::{
     Cause, baseline_after_reload, baseline_before_reload, is_reloading,
 };
@@ -31,7 +30,6 @@ use crate::restart::restraint::DueRestart;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
-use crate::runtime::budget::Budget;
 
 /// Lets pods reload changed config.
 pub(crate) struct HttpReloads {
@@ -48,19 +46,19 @@ impl HttpReloads {
     pub(crate) fn of(
         parts: &Arc<Parts>,
         scope: &Scope,
-        (client, budget): (&Client, &Budget),
         stages: &Arc<Stages>,
         slots: &Option<Arc<Slots>>,
         writes: &Arc<WorkloadWrites>,
     ) -> Option<Self> {
         scope.http_reloads().then(|| {
+            let (client, budget) = (parts.client.clone(), parts.budget.clone());
             let worker = parts.worker.clone();
             Self {
                 parts: parts.clone(),
                 stages: stages.clone(),
                 slots: slots.clone(),
                 writes: writes.clone(),
-                reloads: Reloads::new(client.clone(), budget.clone(), over_http(), worker),
+                reloads: Reloads::new(client, budget, over_http(), worker),
             }
         })
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::Client;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::WorkloadId;
 
@@ -10,9 +11,11 @@ use crate::restart::lists::ListsDue;
 use crate::restart::progress::Progress;
 use crate::restart::settings::Settings;
 use crate::restart::workloads::Workloads;
+use crate::runtime::budget::Budget;
 use crate::runtime::worker::Worker;
 
-/// The parts of the state of the loop that many features need. What one feature remembers is in its own folder.
+/// The parts of the state of the loop that many features need, and what they reach the apiserver by. What one feature
+/// remembers is in its own folder.
 pub(crate) struct Parts {
     pub(crate) settings: Arc<Settings>,
     pub(crate) metrics: Metrics,
@@ -20,6 +23,8 @@ pub(crate) struct Parts {
     pub(crate) lists: Arc<ListsDue>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) worker: Arc<Worker<WorkloadId>>,
+    pub(crate) client: Client,
+    pub(crate) budget: Budget,
 }
 
 impl Parts {
@@ -29,6 +34,7 @@ impl Parts {
         scope: &Scope,
         progress: Progress,
         metrics: Metrics,
+        (client, budget): (&Client, &Budget),
     ) -> Self {
         Self {
             metrics,
@@ -36,6 +42,8 @@ impl Parts {
             lists: Arc::new(ListsDue::of(&scope.watched())),
             progress: Arc::new(progress),
             worker: Arc::default(),
+            client: client.clone(),
+            budget: budget.clone(),
             settings: Arc::new(settings),
         }
     }

@@ -87,7 +87,9 @@ impl Reconciler {
         progress: Progress,
         metrics: Metrics,
     ) -> Self {
-        let parts = Arc::new(Parts::new(settings, &scope, progress, metrics.clone()));
+        let calls = (&client, &budget);
+        let parts = Parts::new(settings, &scope, progress, metrics.clone(), calls);
+        let parts = Arc::new(parts);
         let (stages, slots) = (Arc::default(), Slots::of(&parts));
         let source = Source::new(
             client.clone(),
@@ -97,28 +99,27 @@ impl Reconciler {
             metrics.config_reads.by(Reader::Reconcile),
         );
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
-        let kinds = ServedKinds::new(client.clone(), budget.clone(), scope.custom_kinds());
+        let kinds = ServedKinds::new(client, budget, scope.custom_kinds());
         let kinds = Arc::new(kinds);
         let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
         let writes = Arc::new(WorkloadWrites::new(&parts, &intake, &kinds));
-        let calls = (&client, &budget);
         let pins = scope.pins().then(|| {
             let content = Arc::new(PinnedContent::new(&parts, &keys, &digests));
             PinParts {
-                rollbacks: Rollbacks::new(&parts, calls, &digests, &content, &stages, &writes),
+                rollbacks: Rollbacks::new(&parts, &digests, &content, &stages, &writes),
                 workloads: Arc::new(PinnedWorkloads::new(&parts, &intake, &kinds)),
                 content,
             }
         });
-        let http_reloads = HttpReloads::of(&parts, &scope, calls, &stages, &slots, &writes);
+        let http_reloads = HttpReloads::of(&parts, &scope, &stages, &slots, &writes);
         Self {
             restraints: Restraints::new(&parts, &scope, &stages, &slots),
             failures: Failures::new(&parts, &stages, &slots),
             pins,
             certificates: LoadedCertificates::new(&parts, &digests),
-            rotated: RotatedPods::of(&parts, &scope, calls),
-            stuck_pods: StuckPods::new(&parts, &client, &budget),
-            cron_jobs: CronJobs::new(&parts, &client, &budget),
+            rotated: RotatedPods::of(&parts, &scope),
+            stuck_pods: StuckPods::new(&parts),
+            cron_jobs: CronJobs::new(&parts),
             http_reloads,
             digests,
             lost_settings: LostSettings::new(&parts, &intake, &kinds),

@@ -8,7 +8,6 @@ pub(crate) mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::rotation::{ChangedStatuses, Class, MountingPod, Statuses, rotated};
@@ -21,7 +20,6 @@ use crate::metrics::RESTART;
 use crate::restart::clock::now;
 use crate::restart::digests::Snapshot;
 use crate::restart::parts::Parts;
-use crate::runtime::budget::Budget;
 use crate::runtime::complaint::Complaint;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
@@ -33,8 +31,6 @@ const READ_AGAIN: Duration = Duration::from_secs(60);
 /// Finds that out, as far as the statuses of the driver have been seen.
 pub(crate) struct RotatedPods {
     parts: Arc<Parts>,
-    client: Client,
-    budget: Budget,
     errors: ControllerErrors,
     /// The statuses that were changed since their creation.
     statuses: Mutex<Statuses>,
@@ -44,16 +40,10 @@ pub(crate) struct RotatedPods {
 
 impl RotatedPods {
     /// Returns what finds that out. `None` if no class is tracked.
-    pub(crate) fn of(
-        parts: &Arc<Parts>,
-        scope: &Scope,
-        (client, budget): (&Client, &Budget),
-    ) -> Option<Arc<Self>> {
+    pub(crate) fn of(parts: &Arc<Parts>, scope: &Scope) -> Option<Arc<Self>> {
         scope.tracks_classes().then(|| {
             Arc::new(Self {
                 parts: parts.clone(),
-                client: client.clone(),
-                budget: budget.clone(),
                 errors: parts.metrics.errors.of(RESTART),
                 statuses: Mutex::default(),
                 complaint: Mutex::default(),
@@ -130,8 +120,9 @@ impl RotatedPods {
     }
 
     async fn rotated(&self, workload: &Workload, classes: &Classes) -> Result<Rotated, CallError> {
-        let (client, namespace) = (&self.client, Some(&workload.id.namespace));
-        let all = Resources::new(api(client, namespace, ()), "a status", &self.budget);
+        let (client, budget) = (&self.parts.client, &self.parts.budget);
+        let namespace = Some(&workload.id.namespace);
+        let all = Resources::new(api(client, namespace, ()), "a status", budget);
         let mut statuses = Vec::new();
         let mut unreadable = None;
         all.list_all(
@@ -147,7 +138,7 @@ impl RotatedPods {
             },
         )
         .await?;
-        let all = Resources::new(api(client, namespace, ()), "a pod", &self.budget);
+        let all = Resources::new(api(client, namespace, ()), "a pod", budget);
         let all = all.with_labels(classes.selector.to_string());
         let mut pods = Vec::new();
         all.list_all(&mut PAGE.clone(), |pod: Result<MountingPod, _>| match pod {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::Api;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::staging::Health;
 use pod_reloader_core::stuck::{SetPod, StatefulSet, stuck_pod};
@@ -18,7 +18,6 @@ use crate::report::notice::Notice;
 use crate::restart::clock::now;
 use crate::restart::error::RestartError;
 use crate::restart::parts::Parts;
-use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api};
@@ -31,16 +30,12 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// Deletes such pods.
 pub(crate) struct StuckPods {
     parts: Arc<Parts>,
-    client: Client,
-    budget: Budget,
 }
 
 impl StuckPods {
-    pub(crate) fn new(parts: &Arc<Parts>, client: &Client, budget: &Budget) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>) -> Self {
         Self {
             parts: parts.clone(),
-            client: client.clone(),
-            budget: budget.clone(),
         }
     }
 
@@ -99,16 +94,17 @@ impl StuckPods {
         &self,
         workload: &Workload,
     ) -> Result<(StatefulSet, Vec<SetPod>), CallError> {
+        let (client, budget) = (&self.parts.client, &self.parts.budget);
         let namespace = Some(&workload.id.namespace);
-        let sets = api(&self.client, namespace, ());
-        let sets = Resources::<StatefulSet>::new(sets, "StatefulSet", &self.budget);
+        let sets = api(client, namespace, ());
+        let sets = Resources::<StatefulSet>::new(sets, "StatefulSet", budget);
         let set = within(DEADLINE, sets.get(&workload.id.name)).await?;
         let mut own = Vec::new();
         if !set.replaces_in_order() {
             return Ok((set, own));
         }
-        let pods = api(&self.client, namespace, ());
-        let pods = Resources::new(pods, "Pod", &self.budget).with_labels(set.pod_labels());
+        let pods = api(client, namespace, ());
+        let pods = Resources::new(pods, "Pod", budget).with_labels(set.pod_labels());
         // Others may have the same labels, and be many.
         let keep = |pod: SetPod| {
             if pod.is_of(workload) {
@@ -121,7 +117,8 @@ impl StuckPods {
 
     /// Deletes a pod, unless it has changed in any way since it was read.
     async fn delete(&self, workload: &Workload, pod: &SetPod) -> Result<(), CallError> {
-        let pods: Api<SetPod> = api(&self.client, Some(&workload.id.namespace), ());
+        let namespace = &workload.id.namespace;
+        let pods: Api<SetPod> = api(&self.parts.client, Some(namespace), ());
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid().to_owned()),
@@ -131,7 +128,7 @@ impl StuckPods {
         };
         match within(DEADLINE, pods.delete(pod.name(), &params)).await {
             Ok(_) => {
-                let (namespace, name) = (&workload.id.namespace, pod.name());
+                let name = pod.name();
                 info!(%namespace, name, "deleted a pod that kept a StatefulSet from going on");
                 self.parts.metrics.unstuck.inc();
                 let notice = Notice::Unstuck(pod.name().into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::core::DynamicResourceScope;
-use kube::{Client, Resource};
+use kube::Resource;
 use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::foreign::Foreign;
@@ -26,7 +26,6 @@ use crate::restart::parts::Parts;
 use crate::restart::pins::PinnedContent;
 use crate::restart::stages::Stages;
 use crate::restart::workload_writes::WorkloadWrites;
-use crate::runtime::budget::Budget;
 use crate::runtime::resources::{PAGE, Resources, api};
 
 /// The result of the search for an earlier configuration.
@@ -46,8 +45,6 @@ struct Earlier {
 /// Puts earlier configurations back.
 pub(crate) struct Rollbacks {
     parts: Arc<Parts>,
-    client: Client,
-    budget: Budget,
     digests: Arc<Digests>,
     content: Arc<PinnedContent>,
     brake: BrakePause,
@@ -58,7 +55,6 @@ pub(crate) struct Rollbacks {
 impl Rollbacks {
     pub(crate) fn new(
         parts: &Arc<Parts>,
-        (client, budget): (&Client, &Budget),
         digests: &Arc<Digests>,
         content: &Arc<PinnedContent>,
         stages: &Arc<Stages>,
@@ -66,8 +62,6 @@ impl Rollbacks {
     ) -> Self {
         Self {
             parts: parts.clone(),
-            client: client.clone(),
-            budget: budget.clone(),
             digests: digests.clone(),
             content: content.clone(),
             brake: BrakePause::new(parts, stages),
@@ -226,8 +220,8 @@ impl Rollbacks {
                 revisions.extend(object.revision());
             }
         };
-        let objects = api(&self.client, Some(&workload.id.namespace), ());
-        let objects = Resources::<K>::new(objects, "Revision", &self.budget);
+        let objects = api(&self.parts.client, Some(&workload.id.namespace), ());
+        let objects = Resources::<K>::new(objects, "Revision", &self.parts.budget);
         let listed = objects.list(&mut PAGE.clone(), own).await;
         listed.map_err(|source| RestartError::Revisions {
             workload: (*workload.id).clone(),
