@@ -77,7 +77,8 @@ pub(super) struct Syncer {
     pub(super) metrics: SyncMetrics,
     pub(super) state: Mutex<State>,
     pub(super) worker: Worker<Work>,
-    keys: watch::Sender<BTreeSet<Key>>,
+    /// The kinds and names of all sources, as they change.
+    pub(super) keys: watch::Sender<BTreeSet<Key>>,
     /// The keys of seals when namespaces were last listed.
     keyring: Mutex<Option<Arc<Keyring>>>,
 }
@@ -94,11 +95,6 @@ impl Syncer {
             keys: watch::Sender::default(),
             keyring: Mutex::default(),
         }
-    }
-
-    /// Returns the kinds and names of all sources, as they change.
-    pub(super) fn keys(&self) -> watch::Receiver<BTreeSet<Key>> {
-        self.keys.subscribe()
     }
 
     pub(super) fn namespaces_listed(&self, namespaces: ByNamespace<NamespaceLabels>) {
@@ -133,10 +129,6 @@ impl Syncer {
     pub(super) fn target_seen(&self, key: &Key, namespace: &Name, target: Option<Target>) {
         let places = self.state.lock().target_seen(key, namespace, target);
         self.push(places);
-    }
-
-    pub(super) fn targets_gone(&self, key: &Key) {
-        self.state.lock().targets_gone(key);
     }
 
     /// Shows how many copies there are.

@@ -66,8 +66,8 @@ impl Follower<NamespaceMetadata> for NamespaceFollower {
 /// Watches the objects of each kind and name that a source has.
 async fn watch_all_targets(syncer: Arc<Syncer>) {
     let begin = |key| watch_targets(syncer.clone(), key);
-    let ended = |key: &Key| syncer.targets_gone(key);
-    watch_each(syncer.keys(), begin, ended).await;
+    let ended = |key: &Key| syncer.state.lock().targets_gone(key);
+    watch_each(syncer.keys.subscribe(), begin, ended).await;
 }
 
 /// Watches the metadata of all objects of a kind with one name: the source, its copies, and what others have.
