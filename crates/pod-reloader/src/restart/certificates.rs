@@ -13,9 +13,7 @@ use pod_reloader_core::workload::Workload;
 use tracing::debug;
 
 use crate::restart::digests::{Digests, Snapshot};
-use crate::restart::memory::Memories;
 use crate::restart::parts::Parts;
-use crate::restart::workloads::Workloads;
 
 /// The key of a Secret that holds certificates.
 const CERTIFICATES: &str = "tls.crt";
@@ -24,17 +22,15 @@ const MAX_SECRETS: usize = 16;
 
 /// Finds that out when the config hash is right: later, nobody knows what the pods have loaded.
 pub(crate) struct LoadedCertificates {
+    parts: Arc<Parts>,
     digests: Arc<Digests>,
-    workloads: Arc<Workloads>,
-    memories: Memories,
 }
 
 impl LoadedCertificates {
-    pub(crate) fn new(parts: &Parts, digests: &Arc<Digests>) -> Self {
+    pub(crate) fn new(parts: &Arc<Parts>, digests: &Arc<Digests>) -> Self {
         Self {
+            parts: parts.clone(),
             digests: digests.clone(),
-            workloads: parts.workloads.clone(),
-            memories: parts.progress.memories.clone(),
         }
     }
 
@@ -47,7 +43,8 @@ impl LoadedCertificates {
             return true;
         };
         let id = &*workload.id;
-        let are_known = self.memories.with(id, |memory| {
+        let memories = &self.parts.progress.memories;
+        let are_known = memories.with(id, |memory| {
             let loaded = memory.certificates.as_ref();
             loaded.is_some_and(|loaded| loaded.is_of(config_hash))
         });
@@ -73,14 +70,13 @@ impl LoadedCertificates {
             }
         }
         // It may have been deleted in the meantime.
-        if self.workloads.get(&workload.id).is_some() {
+        if self.parts.workloads.get(&workload.id).is_some() {
             let config_hash = config_hash.into();
             let loaded = Loaded {
                 config_hash,
                 certificates,
             };
-            self.memories
-                .with(id, |memory| memory.certificates = Some(Box::new(loaded)));
+            memories.with(id, |memory| memory.certificates = Some(Box::new(loaded)));
         }
         true
     }
