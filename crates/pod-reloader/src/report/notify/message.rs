@@ -199,14 +199,14 @@ fn lines(batch: &Batch) -> Vec<Vec<Run>> {
 }
 
 fn line(change: &Change) -> Vec<Run> {
-    let mut runs = vec![text(format!("{}: ", change.topic.heading))];
+    let mut runs = vec![text(format!("{}: ", change.topic.headline.heading))];
     let workloads = change.workloads.iter().map(|(_, id)| id.to_string());
     list(&mut runs, workloads, change.workloads(), SHOWN_WORKLOADS);
     if !change.objects.is_empty() {
         runs.push(text(" ("));
         let objects = change.objects.iter().map(ToString::to_string);
         list(&mut runs, objects, change.objects.len(), SHOWN_OBJECTS);
-        runs.push(text(format!(" {})", change.topic.predicate)));
+        runs.push(text(format!(" {})", change.topic.headline.predicate)));
     } else if let Some(why) = change.topic.why {
         runs.push(text(format!(" ({why})")));
     }

@@ -32,10 +32,7 @@ pub(super) struct Topic {
     pub(super) cause: Option<&'static str>,
     /// The cause in words, for a line that names no object.
     pub(super) why: Option<&'static str>,
-    /// The beginning of a line about it.
-    pub(super) heading: &'static str,
-    /// The statement about the objects.
-    pub(super) predicate: &'static str,
+    pub(super) headline: Headline,
 }
 
 impl News {
@@ -56,7 +53,7 @@ impl News {
 
 impl Topic {
     fn of(notice: &Notice) -> Option<Self> {
-        let Headline { heading, predicate } = notice.traits().headline?;
+        let headline = notice.traits().headline?;
         let cause = match notice {
             Notice::Restarted(cause, _)
             | Notice::WouldRestart(cause, ..)
@@ -69,8 +66,7 @@ impl Topic {
             is_problem: notice.is_problem(),
             cause: cause.map(cause_label),
             why: cause.map(why),
-            heading,
-            predicate,
+            headline,
         })
     }
 }
