@@ -61,9 +61,7 @@ impl CronJobs {
                     self.not_run(workload, why);
                     Ok(None)
                 }
-                Run::Begin(replaced) => {
-                    jobs::begin(client, budget, id, &cron_job, replaced).await
-                }
+                Run::Begin(replaced) => jobs::begin(client, budget, id, &cron_job, replaced).await,
             },
             Err(error) if !error.is_refusal() => return waits(),
             Err(error) => Err(error),

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Preconditions};
 use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::staging::Health;
 use pod_reloader_core::stuck::{SetPod, StatefulSet, stuck_pod};

@@ -65,8 +65,10 @@ impl WorkloadWrites {
         written: impl FnOnce(),
     ) -> Result<Action, RestartError> {
         let id = &*workload.id;
-        let (recent_writes, max_restarts) =
-            (&self.parts.progress.recent_writes, self.parts.settings.max_restarts);
+        let (recent_writes, max_restarts) = (
+            &self.parts.progress.recent_writes,
+            self.parts.settings.max_restarts,
+        );
         if let Err(next) = recent_writes.begin_write(id, max_restarts) {
             return Ok(Action::RequeueAt(next));
         }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::core::DynamicResourceScope;
 use kube::Resource;
+use kube::core::DynamicResourceScope;
 use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::foreign::Foreign;
