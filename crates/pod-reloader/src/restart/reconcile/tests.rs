@@ -49,8 +49,7 @@ use crate::runtime::worker::PANIC_PAUSE;
 async fn a_change_is_not_lost_if_the_workload_was_reconciled_before_its_event() {
     let operator = Operator::with([deployment("web"), deployment("api")]).await;
     operator.apiserver.write_config_map("app", "2");
-    operator.apiserver.write_deployment(deployment("new"));
-    operator.sees("new");
+    operator.writes(deployment("new"));
     pass(Duration::from_millis(50)).await;
     operator.hears("app").await;
     pass(Duration::from_secs(10)).await;
@@ -67,9 +66,7 @@ async fn a_change_is_not_lost_if_the_workload_was_reconciled_before_its_event() 
 async fn a_huge_settle_period_is_an_hour_and_does_not_end_the_loop() {
     let operator = Operator::with([]).await;
     operator.apiserver.write_config_map("app", "1");
-    let huge = settling(deployment("web"), "9000000000000000000s");
-    operator.apiserver.write_deployment(huge);
-    operator.sees("web");
+    operator.writes(settling(deployment("web"), "9000000000000000000s"));
     pass(Duration::from_secs(59 * 60)).await;
     assert_eq!(operator.config_hash("web"), "");
     pass(Duration::from_secs(2 * 60)).await;
@@ -82,8 +79,7 @@ async fn a_patch_that_is_reverted_is_not_a_restart_and_is_retried_with_pauses() 
     let operator = Operator::with([deployment("web")]).await;
     let restarts = operator.restarts();
     operator.apiserver.reacts([Reaction::TakenBack]);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(100)).await;
     assert_grow(&operator.patches()[..6]);
     assert_eq!(operator.restarts(), restarts);
@@ -96,8 +92,7 @@ async fn a_hash_that_would_make_the_annotations_too_long_is_reported_and_not_wri
     operator.apiserver.write_config_map("app", "1");
     let mut web = deployment("web");
     web["spec"]["template"]["metadata"]["annotations"] = json!({"note": "x".repeat(262_090)});
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.events("PatchRefused"), 1);
@@ -131,8 +126,7 @@ async fn content_read_while_nobody_referenced_the_object_is_not_relied_on() {
 async fn changes_within_the_settle_period_make_one_restart_with_the_last_content() {
     let operator = Operator::with([deployment("web")]).await;
     for value in ["2", "3"] {
-        operator.apiserver.write_config_map("app", value);
-        operator.hears("app").await;
+        operator.changes("app", value).await;
         pass(Duration::from_millis(1500)).await;
     }
     assert_eq!(operator.patches().len(), 0, "it has not been quiet yet");
@@ -158,9 +152,7 @@ async fn config_that_never_rests_restarts_once_in_five_settle_periods() {
         changes += 1;
         let value = format!("after {changes}");
         operator.apiserver.write_config_map("app", &value);
-        let object = operator.apiserver.config_map("app");
-        let version = object["metadata"]["resourceVersion"].as_str();
-        operator.reconciler.config_seen(&reference("app"), version);
+        operator.sees_config("app");
     };
     // Three times ten seconds, and half of that.
     watch(&operator, Duration::from_secs(35), changes_again).await;
@@ -188,8 +180,7 @@ async fn config_that_cannot_be_read_causes_no_patch_and_is_read_again_with_pause
     operator
         .apiserver
         .now(|state| state.failing_reads = Some(503));
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_grow(&operator.reads("app")[..6]);
     assert_eq!(operator.patches().len(), 0);
@@ -211,8 +202,7 @@ async fn an_apiserver_that_often_fails_gets_one_more_patch_for_each_that_fails()
     operator.apiserver.reacts(reactions);
     for change in 0..CHANGES {
         let value = format!("after {change}");
-        operator.apiserver.write_config_map("app", &value);
-        operator.hears("app").await;
+        operator.changes("app", &value).await;
         pass(Duration::from_secs(120)).await;
         for name in &names {
             assert_eq!(operator.config_hash(name), operator.hash_of("app"));
@@ -230,8 +220,7 @@ async fn an_outage_that_ends_in_a_refusal_does_not_make_its_pause_longer() {
     operator
         .apiserver
         .now(|state| state.failing_reads = Some(503));
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     operator
         .apiserver
@@ -261,8 +250,7 @@ async fn a_forbidden_read_is_reported_once() {
 async fn a_workload_that_changed_while_it_was_patched_is_patched_again_silently_at_once() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.moves = 1);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     let patches = operator.patches();
     assert_eq!(patches.len(), 2);
@@ -275,8 +263,7 @@ async fn a_workload_that_changed_while_it_was_patched_is_patched_again_silently_
 async fn a_patch_whose_tests_always_fail_is_given_a_pause_after_a_few_conflicts() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.fails_tests = true);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     let patches = operator.patches();
     assert!(patches[5] - patches[0] < Duration::from_millis(100));
@@ -288,8 +275,7 @@ async fn a_fan_out_of_fifty_makes_fifty_patches_and_one_read() {
     let names: Vec<_> = (0..50).map(|number| format!("web-{number}")).collect();
     let fan = names.iter().map(|name| settling(deployment(name), "0s"));
     let operator = Operator::with(fan).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 50);
     assert_eq!(operator.reads("app").len(), 1);
@@ -301,11 +287,8 @@ async fn a_fan_out_of_fifty_makes_fifty_patches_and_one_read() {
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_writes_nothing_where_nothing_changed() {
     let old = Operator::with([deployment("web"), deployment("api")]).await;
-    old.running.abort();
-    let new = Operator::start(old.apiserver.clone());
-    for name in ["web", "api"] {
-        new.sees(name);
-    }
+    let new = Operator::start(old.ends());
+    new.sees_all();
     new.hears("app").await;
     pass(Duration::from_secs(60)).await;
     assert!(!new.reads("app").is_empty());
@@ -318,15 +301,13 @@ async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_bac
     operator
         .apiserver
         .now(|state| state.patch_answer_takes = Duration::from_secs(5));
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(3)).await;
     assert_eq!(operator.patches().len(), 1, "its answer is on its way");
     let mut moved = operator.apiserver.deployment("web");
     moved["metadata"]["annotations"][CONFIG_MAPS] = json!("other");
     operator.apiserver.write_config_map("other", "1");
-    operator.apiserver.write_deployment(moved);
-    operator.sees("web");
+    operator.writes(moved);
     // By then the late answer has arrived, and the patch for the new list has been made.
     pass(Duration::from_secs(20)).await;
     assert!(operator.reconciler.is_referenced(&reference("other")));
@@ -343,12 +324,8 @@ async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
     for name in ["app", "bug"] {
         operator.apiserver.write_config_map(name, "1");
     }
-    operator
-        .apiserver
-        .write_deployment(listing(deployment("web"), "bug"));
-    operator.apiserver.write_deployment(deployment("api"));
-    operator.sees("web");
-    operator.sees("api");
+    operator.writes(listing(deployment("web"), "bug"));
+    operator.writes(deployment("api"));
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("api"), operator.hash_of("app"));
 
@@ -361,10 +338,7 @@ async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
 async fn a_workload_whose_config_flaps_is_restarted_less_and_less_and_ends_right() {
     let operator = Operator::with([deployment("web")]).await;
     for round in 2..=60 {
-        operator
-            .apiserver
-            .write_config_map("app", &round.to_string());
-        operator.hears("app").await;
+        operator.changes("app", &round.to_string()).await;
         pass(Duration::from_secs(10)).await;
         operator.sees("web");
     }
@@ -385,16 +359,12 @@ async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
     };
     status("1", 0);
     operator.apiserver.write_config_map("app", "1");
-    operator
-        .apiserver
-        .write_deployment(listing(deployment("web"), "app,status[mode]"));
-    operator.sees("web");
+    operator.writes(listing(deployment("web"), "app,status[mode]"));
     watch(&operator, Duration::from_secs(60), |_| {}).await;
     operator.apiserver.forget_calls();
 
     let began = Instant::now();
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     for beat in 1..=15 {
         status("1", beat);
         operator.hears("status").await;
@@ -422,10 +392,7 @@ async fn objects_that_change_at_once_are_all_named_though_they_are_read_one_afte
     for name in &names {
         operator.apiserver.write_config_map(name, "1");
     }
-    operator
-        .apiserver
-        .write_deployment(listing(deployment("web"), &names.join(",")));
-    operator.sees("web");
+    operator.writes(listing(deployment("web"), &names.join(",")));
     pass(Duration::from_secs(60)).await;
 
     operator
@@ -433,9 +400,7 @@ async fn objects_that_change_at_once_are_all_named_though_they_are_read_one_afte
         .now(|state| state.read_takes = Duration::from_millis(100));
     for name in &names {
         operator.apiserver.write_config_map(name, "2");
-        let object = operator.apiserver.config_map(name);
-        let version = object["metadata"]["resourceVersion"].as_str();
-        operator.reconciler.config_seen(&reference(name), version);
+        operator.sees_config(name);
     }
     pass(Duration::from_secs(10)).await;
 
@@ -455,8 +420,7 @@ async fn created_before_its_config() -> Operator {
     template["metadata"]["annotations"] = json!({CONFIG_HASH: absent});
     template["spec"]["containers"] =
         json!([{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]);
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(SETTLE_PERIOD_OF_ALL / 2).await;
     operator
 }
@@ -469,8 +433,7 @@ async fn a_workload_that_is_created_before_a_required_object_is_reported_as_wait
     assert_eq!(operator.metrics.held_up.missing_config.get(), 1);
     assert_eq!(operator.patches().len(), 0);
 
-    operator.apiserver.write_config_map("app", "1");
-    operator.hears("app").await;
+    operator.changes("app", "1").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.metrics.held_up.missing_config.get(), 0);
@@ -489,16 +452,14 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() {
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
     operator.apiserver.write_secret("creds", "user", "me");
-    operator.apiserver.write_deployment(taking_creds());
-    operator.sees("web");
+    operator.writes(taking_creds());
     pass(Duration::from_secs(60)).await;
     let before = operator.config_hash("web");
     assert_eq!(before, operator.hash_of("app"));
     operator.apiserver.forget_calls();
 
     operator.apiserver.delete_secret("creds");
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(120)).await;
     assert_eq!(operator.config_hash("web"), before);
     let note = "not restarting pods: they could not start without Secret creds";
@@ -533,8 +494,7 @@ fn pauses_of_other(operator: &Operator) -> Vec<u64> {
 async fn a_missing_object_that_is_not_tracked_is_read_again_after_growing_pauses() {
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
-    operator.apiserver.write_deployment(taking_other());
-    operator.sees("web");
+    operator.writes(taking_other());
     pass(Duration::from_secs(3_600)).await;
     let pauses = pauses_of_other(&operator);
     let growing: Vec<_> = pauses.iter().copied().skip_while(|it| *it < 10).collect();
@@ -543,15 +503,13 @@ async fn a_missing_object_that_is_not_tracked_is_read_again_after_growing_pauses
 
     // An object or the workload changes.
     operator.apiserver.forget_calls();
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(pauses_of_other(&operator), [10, 20]);
     pass(Duration::from_secs(600)).await;
     operator.apiserver.forget_calls();
     let web = operator.apiserver.deployment("web");
-    operator.apiserver.write_deployment(settling(web, "6s"));
-    operator.sees("web");
+    operator.writes(settling(web, "6s"));
     pass(Duration::from_secs(60)).await;
     assert_eq!(pauses_of_other(&operator), [10, 20]);
 
@@ -565,9 +523,7 @@ async fn a_missing_object_that_is_not_tracked_is_read_again_after_growing_pauses
 async fn a_long_settle_period_does_not_keep_a_missing_object_from_being_found() {
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
-    let web = settling(taking_other(), "10m");
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(settling(taking_other(), "10m"));
     pass(Duration::from_secs(605)).await;
     assert!(!operator.reads("other").is_empty());
     operator.apiserver.write_config_map("other", "1");
@@ -577,13 +533,11 @@ async fn a_long_settle_period_does_not_keep_a_missing_object_from_being_found() 
 
 #[tokio::test(start_paused = true)]
 async fn an_untracked_object_is_read_before_a_write_and_not_at_rest() {
-    let web = taking_other();
     let operator = Operator::start(Apiserver::default());
     for name in ["app", "other"] {
         operator.apiserver.write_config_map(name, "1");
     }
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(taking_other());
     pass(Duration::from_secs(600)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.reads("other").len(), 1);
@@ -593,8 +547,7 @@ async fn an_untracked_object_is_read_before_a_write_and_not_at_rest() {
 async fn a_workload_is_reported_as_waiting_after_its_own_settle_period() {
     let operator = created_before_its_config().await;
     let web = operator.apiserver.deployment("web");
-    operator.apiserver.write_deployment(settling(web, "30s"));
-    operator.sees("web");
+    operator.writes(settling(web, "30s"));
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.events("MissingConfig"), 0);
     pass(Duration::from_secs(20)).await;
@@ -604,8 +557,7 @@ async fn a_workload_is_reported_as_waiting_after_its_own_settle_period() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_whose_config_follows_at_once_is_not_reported_as_waiting() {
     let operator = created_before_its_config().await;
-    operator.apiserver.write_config_map("app", "1");
-    operator.hears("app").await;
+    operator.changes("app", "1").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.events("MissingConfig"), 0);
@@ -629,8 +581,7 @@ async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
     operator.apiserver.write_config_map("app", "1");
     let mut web = deployment("web");
     web["metadata"]["labels"] = json!({"team": "shop"});
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(Duration::from_secs(10)).await;
     let before = operator.config_hash("web");
     assert_eq!(before, operator.hash_of("app"));
@@ -638,8 +589,7 @@ async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
     let mut web = operator.apiserver.deployment("web");
     web["metadata"]["labels"] = json!({"team": "other"});
     operator.apiserver.write_deployment(web);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(30)).await;
     assert_eq!(operator.config_hash("web"), before);
 }
@@ -647,13 +597,11 @@ async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_waited_when_its_namespace_was_deselected_settles_anew() {
     let operator = Operator::with_namespace().await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     operator.reconciler.namespace_left(&name("ns"));
     pass(Duration::from_secs(60 * 60)).await;
     operator.apiserver.forget_calls();
-    operator.apiserver.write_config_map("app", "3");
-    operator.hears("app").await;
+    operator.changes("app", "3").await;
     let selected = Instant::now();
     operator
         .reconciler
@@ -690,9 +638,7 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_no_longer_written_t
 #[tokio::test(start_paused = true)]
 async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
     let operator = Operator::with_namespace().await;
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    operator.lists_are_whole();
     let shown = || {
         operator.reconciler.publish();
         let text = operator.metrics.text();
@@ -705,8 +651,7 @@ async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
     };
     let mut foreign = deployment("foreign");
     foreign["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
-    operator.apiserver.write_deployment(foreign);
-    operator.sees("foreign");
+    operator.writes(foreign);
     pass(Duration::from_secs(10)).await;
     let kept = shown();
     assert!(kept.contains("pod_reloader_workloads 2"), "{kept}");
@@ -736,14 +681,12 @@ async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
 #[tokio::test(start_paused = true)]
 async fn a_config_hash_that_an_owner_reverts_is_written_once_in_a_while() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     // For half an hour, the owner restores its own version as soon as it sees ours.
     for _ in 0..30 * 60 {
         pass(Duration::from_secs(1)).await;
         if operator.config_hash("web") == operator.hash_of("app") {
-            operator.apiserver.write_deployment(deployment("web"));
-            operator.sees("web");
+            operator.writes(deployment("web"));
         }
     }
     let patches = operator.patches();
@@ -759,8 +702,7 @@ async fn a_config_hash_that_an_owner_reverts_is_written_once_in_a_while() {
             .text()
             .contains("pod_reloader_reverted_workloads 1")
     );
-    operator.apiserver.write_config_map("app", "3");
-    operator.hears("app").await;
+    operator.changes("app", "3").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
 }
@@ -773,8 +715,7 @@ async fn a_restart_that_comes_to_nothing_is_reported() {
         object
     };
     let operator = Operator::with([paused("web"), deployment("api")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.events("RestartStalled"), 1);
@@ -792,10 +733,7 @@ async fn a_baseline_that_somebody_else_overwrites_is_written_once_in_a_while() {
     operator.apiserver.write_deployment(web);
     let overwritten = format!("foreign=v1.deadbeef.{}", "0".repeat(64));
     for _ in 0..1_000 {
-        let mut web = operator.apiserver.deployment("web");
-        web["metadata"]["annotations"][BASELINE] = json!(overwritten);
-        operator.apiserver.write_deployment(web);
-        operator.sees("web");
+        operator.annotates("web", BASELINE, &overwritten);
         pass(Duration::from_secs(1)).await;
     }
     let patches = operator.patches();
@@ -819,14 +757,14 @@ impl Operator {
 
     /// Starts a loop for workloads or namespaces with these labels.
     fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
-        let dialects = Dialects::default();
-        Self::start_with(
-            apiserver,
-            settings(),
-            labels,
-            dialects,
-            RecentWrites::default(),
-        )
+        let (dialects, recent_writes) = (Dialects::default(), RecentWrites::default());
+        Self::start_with(apiserver, settings(), labels, dialects, recent_writes)
+    }
+
+    /// Starts a loop with these settings, which speaks these dialects.
+    fn start_as(apiserver: Apiserver, settings: Settings, dialects: Dialects) -> Self {
+        let (labels, recent_writes) = (Labels::default(), RecentWrites::default());
+        Self::start_with(apiserver, settings, labels, dialects, recent_writes)
     }
 
     /// Starts a loop that reads annotations of Namespaces.
@@ -896,14 +834,12 @@ impl Operator {
     async fn with(deployments: impl IntoIterator<Item = Value>) -> Self {
         let operator = Self::start(Apiserver::default());
         operator.apiserver.write_config_map("app", "1");
-        let mut names = Vec::new();
         for object in deployments {
-            names.push(apiserver::name_of(&object));
             operator.apiserver.write_deployment(object);
         }
-        names.iter().for_each(|name| operator.sees(name));
+        operator.sees_all();
         pass(Duration::from_secs(10)).await;
-        for name in names {
+        for name in operator.apiserver.deployments() {
             assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
         }
         operator.apiserver.forget_calls();
@@ -918,8 +854,7 @@ impl Operator {
         };
         let operator = Self::start_for(Apiserver::default(), labels);
         operator.apiserver.write_config_map("app", "1");
-        operator.apiserver.write_deployment(deployment("web"));
-        operator.sees("web");
+        operator.writes(deployment("web"));
         pass(Duration::from_secs(10)).await;
         assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
         operator
@@ -933,6 +868,55 @@ impl Operator {
         operator
     }
 
+    /// Ends the loop. Another one can start with its apiserver.
+    fn ends(&self) -> Apiserver {
+        self.running.abort();
+        self.apiserver.clone()
+    }
+
+    /// Lets the watches know that they have listed everything.
+    fn lists_are_whole(&self) {
+        for kind in WorkloadKind::BUILT_IN {
+            self.reconciler.lists.is_whole(kind, None);
+        }
+    }
+
+    /// Creates or overwrites a Deployment, and lets the watch show it.
+    fn writes(&self, deployment: Value) {
+        let name = apiserver::name_of(&deployment);
+        self.apiserver.write_deployment(deployment);
+        self.sees(&name);
+    }
+
+    /// Lets somebody edit a Deployment, and the watch show it.
+    fn edits(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut object = self.apiserver.deployment(name);
+        edit(&mut object);
+        self.writes(object);
+    }
+
+    /// Lets a user set an annotation of a Deployment.
+    fn annotates(&self, name: &str, key: &str, value: &str) {
+        self.edits(name, |object| {
+            object["metadata"]["annotations"][key] = json!(value);
+        });
+    }
+
+    /// Lets a user remove an annotation of a Deployment.
+    fn takes_away(&self, name: &str, key: &str) {
+        self.edits(name, |object| {
+            let annotations = object["metadata"]["annotations"].as_object_mut();
+            annotations.unwrap().remove(key);
+        });
+    }
+
+    /// Lets the watch show all Deployments as they are.
+    fn sees_all(&self) {
+        for name in self.apiserver.deployments() {
+            self.sees(&name);
+        }
+    }
+
     /// Lets the watch show the Deployment as it is.
     fn sees(&self, name: &str) {
         let object: WorkloadObject =
@@ -941,11 +925,22 @@ impl Operator {
             .workload_seen(WorkloadKind::DEPLOYMENT, object);
     }
 
-    /// Lets the watch show the ConfigMap as it is.
-    async fn hears(&self, config_map: &str) {
+    /// Creates or overwrites a ConfigMap with a single value, and lets the watch show it.
+    async fn changes(&self, config_map: &str, value: &str) {
+        self.apiserver.write_config_map(config_map, value);
+        self.hears(config_map).await;
+    }
+
+    /// Lets the watch show the ConfigMap as it is, at this very moment.
+    fn sees_config(&self, config_map: &str) {
         let object = self.apiserver.config_map(config_map);
         let version = object["metadata"]["resourceVersion"].as_str();
         self.reconciler.config_seen(&reference(config_map), version);
+    }
+
+    /// Lets the watch show the ConfigMap as it is.
+    async fn hears(&self, config_map: &str) {
+        self.sees_config(config_map);
         // The loop reacts later, not at this very moment.
         tokio::time::advance(Duration::from_millis(1)).await;
     }
@@ -959,8 +954,7 @@ impl Operator {
     async fn changes_every_second(&self, config_map: &str, seconds: u32) {
         for second in 0..seconds {
             let value = format!("after {second}");
-            self.apiserver.write_config_map(config_map, &value);
-            self.hears(config_map).await;
+            self.changes(config_map, &value).await;
             pass(Duration::from_secs(1)).await;
         }
     }
@@ -1040,6 +1034,14 @@ fn settings() -> Settings {
         namespace_memory: 32 << 20,
         limits: Limits::default(),
         clock,
+    }
+}
+
+/// Returns the settings of a loop that only reports what it would do.
+fn observing() -> Settings {
+    Settings {
+        observe: true,
+        ..settings()
     }
 }
 

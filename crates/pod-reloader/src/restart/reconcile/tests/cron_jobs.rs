@@ -64,8 +64,7 @@ fn hash(operator: &Operator) -> String {
 }
 
 async fn changes(operator: &Operator, value: &str) {
-    operator.apiserver.write_config_map("app", value);
-    operator.hears("app").await;
+    operator.changes("app", value).await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(hash(operator), operator.hash_of("app"));
 }

@@ -12,25 +12,8 @@ fn annotated(mut object: Value, key: &str, value: &str) -> Value {
     object
 }
 
-/// Lets a user set an annotation of the Deployment, or remove it.
-fn annotates(operator: &Operator, key: &str, value: Option<&str>) {
-    let mut web = operator.apiserver.deployment("web");
-    match value {
-        Some(value) => web["metadata"]["annotations"][key] = json!(value),
-        None => drop(
-            web["metadata"]["annotations"]
-                .as_object_mut()
-                .unwrap()
-                .remove(key),
-        ),
-    }
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
-}
-
 async fn changes(operator: &Operator, value: &str) {
-    operator.apiserver.write_config_map("app", value);
-    operator.hears("app").await;
+    operator.changes("app", value).await;
     pass(Duration::from_secs(10)).await;
 }
 
@@ -42,7 +25,7 @@ fn digits(operator: &Operator) -> String {
 #[tokio::test(start_paused = true)]
 async fn whatever_changes_during_a_hold_is_one_rollout_at_its_end() {
     let operator = Operator::with([deployment("web")]).await;
-    annotates(&operator, HOLD, Some("true"));
+    operator.annotates("web", HOLD, "true");
     for value in ["2", "3", "4"] {
         changes(&operator, value).await;
     }
@@ -52,7 +35,7 @@ async fn whatever_changes_during_a_hold_is_one_rollout_at_its_end() {
     assert_eq!(operator.notes("RestartPending"), [note]);
     assert_eq!(operator.metrics.held_up.gated.get(), 1);
 
-    annotates(&operator, HOLD, None);
+    operator.takes_away("web", HOLD);
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
@@ -66,8 +49,7 @@ async fn an_approval_is_of_one_content_only() {
     let gated = annotated(deployment("web"), APPROVAL, "required");
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
-    operator.apiserver.write_deployment(gated);
-    operator.sees("web");
+    operator.writes(gated);
     pass(Duration::from_secs(10)).await;
     assert_eq!(
         operator.patches().len(),
@@ -75,7 +57,7 @@ async fn an_approval_is_of_one_content_only() {
         "the first hash is a restart, too"
     );
     let first = digits(&operator);
-    annotates(&operator, APPROVE, Some(&first));
+    operator.annotates("web", APPROVE, &first);
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 1);
     operator.sees("web");
@@ -94,10 +76,10 @@ async fn an_approval_is_of_one_content_only() {
         "{notes:?}"
     );
     assert_eq!(notes.len(), 2);
-    annotates(&operator, APPROVE, Some(&second));
+    operator.annotates("web", APPROVE, &second);
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 0, "that content is gone");
-    annotates(&operator, APPROVE, Some(&digits(&operator)));
+    operator.annotates("web", APPROVE, &digits(&operator));
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
 }
@@ -105,8 +87,7 @@ async fn an_approval_is_of_one_content_only() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_only_the_fresh_read_shows_holds() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(1)).await;
     // No watch has shown this by the end of the settle period.
     operator
@@ -124,11 +105,11 @@ async fn a_hold_is_reported_even_if_the_workload_was_restarted_too_often() {
     for value in ["2", "3", "4", "5"] {
         changes(&operator, value).await;
     }
-    annotates(&operator, HOLD, Some("true"));
+    operator.annotates("web", HOLD, "true");
     changes(&operator, "6").await;
     let held_up = &operator.metrics.held_up;
     assert_eq!((held_up.gated.get(), held_up.braked.get()), (1, 0));
-    annotates(&operator, HOLD, None);
+    operator.takes_away("web", HOLD);
     pass(Duration::from_secs(1)).await;
     assert_eq!((held_up.gated.get(), held_up.braked.get()), (0, 1));
 }
@@ -157,17 +138,11 @@ async fn whatever_changes_while_a_window_is_closed_is_one_rollout_when_it_opens(
     let operator = Operator::with([deployment("web")]).await;
     // A Monday, 13:00 in Berlin.
     set_clock("2026-11-23T12:00:00Z");
-    annotates(
-        &operator,
-        RESTART_WINDOW,
-        Some("Mon-Fri 02:00-04:00 Europe/Berlin"),
-    );
+    operator.annotates("web", RESTART_WINDOW, "Mon-Fri 02:00-04:00 Europe/Berlin");
     for value in ["2", "3"] {
         changes(&operator, value).await;
     }
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
-    let operator = Operator::start(apiserver);
+    let operator = Operator::start(operator.ends());
     operator.sees("web");
     changes(&operator, "4").await;
     pass(Duration::from_secs(12 * 3600 + 58 * 60)).await;
@@ -187,7 +162,7 @@ async fn whatever_changes_while_a_window_is_closed_is_one_rollout_when_it_opens(
     changes(&operator, "5").await;
     assert_eq!(operator.patches().len(), 2, "the window is open");
     operator.sees("web");
-    annotates(&operator, RESTART_WINDOW, Some("Mon-"));
+    operator.annotates("web", RESTART_WINDOW, "Mon-");
     changes(&operator, "6").await;
     pass(Duration::from_secs(8 * 24 * 3600)).await;
     assert_eq!(
@@ -206,7 +181,7 @@ async fn whatever_changes_while_a_window_is_closed_is_one_rollout_when_it_opens(
 async fn a_clock_that_is_put_forward_opens_a_window() {
     let operator = Operator::with([deployment("web")]).await;
     set_clock("2026-11-23T12:00:00Z");
-    annotates(&operator, RESTART_WINDOW, Some("02:00-04:00 UTC"));
+    operator.annotates("web", RESTART_WINDOW, "02:00-04:00 UTC");
     changes(&operator, "2").await;
     set_clock("2026-11-24T02:00:00Z");
     pass(Duration::from_secs(601)).await;
@@ -224,9 +199,7 @@ fn namespace_says(operator: &Operator, annotations: &[(&str, &str)]) {
             .reconciler
             .namespace_selected(&name("ns"), inherited)
     );
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
+    operator.sees_all();
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,9 +214,7 @@ async fn an_annotation_of_the_namespace_is_for_its_workloads_that_do_not_say_oth
     namespace_says(&operator, &[]);
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 2);
-    for name in ["own", "web"] {
-        operator.sees(name);
-    }
+    operator.sees_all();
 
     namespace_says(&operator, &[(HOLD, "true"), ("example.com/other", "x")]);
     changes(&operator, "2").await;
@@ -277,9 +248,7 @@ async fn issues(operator: &Operator, until: &str) {
     };
     operator.reconciler.config_seen(&secret, Some(&version));
     pass(Duration::from_secs(10)).await;
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
+    operator.sees_all();
     pass(Duration::from_secs(1)).await;
 }
 
@@ -292,27 +261,26 @@ async fn a_certificate_that_expires_before_the_window_opens_is_replaced_at_once(
     let mut web = annotated(deployment("web"), SECRETS, "cert");
     // It opens in 14 hours.
     web = annotated(web, RESTART_WINDOW, "00:00-24:00 UTC");
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(Duration::from_secs(10)).await;
     operator.sees("web");
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 1);
 
     // What the pods have loaded is good until after the opening.
-    annotates(&operator, RESTART_WINDOW, Some("02:00-04:00 UTC"));
+    operator.annotates("web", RESTART_WINDOW, "02:00-04:00 UTC");
     pass(Duration::from_secs(1)).await;
     issues(&operator, "2026-11-23T15:00:00Z").await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(operator.events("RestartPending"), 1);
-    annotates(&operator, RESTART_WINDOW, Some("00:00-24:00 UTC"));
+    operator.annotates("web", RESTART_WINDOW, "00:00-24:00 UTC");
     pass(Duration::from_secs(1)).await;
     operator.sees("web");
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 2);
 
     // Now they have loaded one that expires before it.
-    annotates(&operator, RESTART_WINDOW, Some("02:00-04:00 UTC"));
+    operator.annotates("web", RESTART_WINDOW, "02:00-04:00 UTC");
     pass(Duration::from_secs(1)).await;
     // A change of something else does not replace it.
     changes(&operator, "2").await;

@@ -70,9 +70,7 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     let scope = scope.and_http_reloads(true);
     let scope = scope.and_stages(judged(&settings));
     let operator = Operator::start_in(scope, apiserver, settings, RecentWrites::default());
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    operator.lists_are_whole();
     operator
 }
 
@@ -83,8 +81,7 @@ async fn settles(operator: &Operator) {
 }
 
 async fn changes(operator: &Operator, value: &str) {
-    operator.apiserver.write_config_map("app", value);
-    operator.hears("app").await;
+    operator.changes("app", value).await;
     settles(operator).await;
 }
 
@@ -94,14 +91,6 @@ async fn begins_to_reload(operator: &Operator) {
     changes(operator, "2").await;
     pass(Duration::from_secs(20)).await;
     assert!(!operator.asked().is_empty());
-}
-
-/// Gives the Deployment whose pods reload an annotation.
-fn annotate(operator: &Operator, name: &str, value: &str) {
-    let mut web = operator.apiserver.deployment("web");
-    web["metadata"]["annotations"][name] = json!(value);
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
 }
 
 impl Operator {
@@ -217,8 +206,7 @@ async fn a_pass_does_not_wait_for_pods() {
     pass(Duration::from_secs(30)).await;
     let others: Vec<_> = (0..20).map(|it| format!("other-{it}")).collect();
     for name in &others {
-        operator.apiserver.write_deployment(deployment(name));
-        operator.sees(name);
+        operator.writes(deployment(name));
     }
     pass(Duration::from_secs(5)).await;
     for name in &others {
@@ -289,8 +277,7 @@ async fn the_next_leader_begins_a_round_again() {
     operator.pods_answer(&[("10.0.0.1", NOT_YET)]);
     changes(&operator, "2").await;
     pass(Duration::from_secs(20)).await;
-    operator.running.abort();
-    let apiserver = operator.apiserver.clone();
+    let apiserver = operator.ends();
     drop(operator);
     // Even if the content is the one again that the config hash stands for.
     apiserver.write_config_map("app", "1");
@@ -308,8 +295,7 @@ async fn the_next_leader_begins_a_round_again() {
 async fn pods_that_reload_are_restarted_by_a_new_leader_that_may_not_ask_them() {
     let operator = at_rest(reloading()).await;
     begins_to_reload(&operator).await;
-    operator.running.abort();
-    let apiserver = operator.apiserver.clone();
+    let apiserver = operator.ends();
     drop(operator);
     let next = Operator::start_in(scope(), apiserver, settings(), RecentWrites::default());
     next.sees("web");
@@ -323,8 +309,7 @@ async fn pods_that_reload_are_restarted_by_a_new_leader_that_may_not_ask_them() 
 async fn the_end_of_a_term_ends_its_rounds() {
     let operator = at_rest(reloading()).await;
     changes(&operator, "2").await;
-    operator.running.abort();
-    let apiserver = operator.apiserver.clone();
+    let apiserver = operator.ends();
     drop(operator);
     pass(Duration::from_secs(60)).await;
     let asked = apiserver.times(|call| matches!(call, Call::Ask(_)));
@@ -343,8 +328,7 @@ async fn what_pods_have_in_another_way_restarts_them() {
     web["spec"]["template"]["spec"]["volumes"] = json!([other]);
     web["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "other"}]);
     let operator = at_rest(web).await;
-    operator.apiserver.write_config_map("other", "1");
-    operator.hears("other").await;
+    operator.changes("other", "1").await;
     settles(&operator).await;
     assert_eq!(
         operator.events("ConfigChanged"),
@@ -358,8 +342,7 @@ async fn what_pods_have_in_another_way_restarts_them() {
         (0, 2)
     );
     settles(&operator).await;
-    operator.apiserver.write_config_map("other", "2");
-    operator.hears("other").await;
+    operator.changes("other", "2").await;
     pass(Duration::from_secs(20)).await;
     assert_eq!(
         (operator.asked().len(), operator.events("ConfigChanged")),
@@ -370,11 +353,11 @@ async fn what_pods_have_in_another_way_restarts_them() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_keeps_pods_from_reloading_and_nothing_is_lost() {
     let operator = at_rest(reloading()).await;
-    annotate(&operator, HOLD, "true");
+    operator.annotates("web", HOLD, "true");
     changes(&operator, "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!((operator.asked().len(), operator.patches().len()), (0, 0));
-    annotate(&operator, HOLD, "false");
+    operator.annotates("web", HOLD, "false");
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.asked(), ALL);
 }
@@ -383,11 +366,7 @@ async fn a_hold_keeps_pods_from_reloading_and_nothing_is_lost() {
 async fn a_workload_that_no_longer_reloads_is_restarted() {
     let operator = at_rest(reloading()).await;
     changes(&operator, "2").await;
-    let mut web = operator.apiserver.deployment("web");
-    let annotations = web["metadata"]["annotations"].as_object_mut().unwrap();
-    annotations.remove(RELOAD_URL);
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.takes_away("web", RELOAD_URL);
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.asked().len(), 0);
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
@@ -431,12 +410,8 @@ async fn a_loop_that_observes_asks_no_pod() {
     apiserver.write_config_map("app", "1");
     apiserver.write_deployment(reloading());
     let scope = scope().with(Labels::default(), Dialects::default());
-    let settings = Settings {
-        observe: true,
-        ..settings()
-    };
     let scope = scope.and_http_reloads(true);
-    let operator = Operator::start_in(scope, apiserver, settings, RecentWrites::default());
+    let operator = Operator::start_in(scope, apiserver, observing(), RecentWrites::default());
     operator.sees("web");
     settles(&operator).await;
     changes(&operator, "2").await;
@@ -537,8 +512,7 @@ async fn unhealthy_and_then(edit: impl AsyncFnOnce(&Operator) -> Option<Operator
 #[tokio::test(start_paused = true)]
 async fn while_pods_reload_a_change_of_other_config_lets_no_later_stage_go() {
     let edit = async |operator: &Operator| {
-        operator.apiserver.write_config_map("own", "2");
-        operator.hears("own").await;
+        operator.changes("own", "2").await;
         None
     };
     unhealthy_and_then(edit).await;
@@ -547,7 +521,7 @@ async fn while_pods_reload_a_change_of_other_config_lets_no_later_stage_go() {
 #[tokio::test(start_paused = true)]
 async fn while_pods_reload_a_hold_lets_no_later_stage_go() {
     let edit = async |operator: &Operator| {
-        annotate(operator, HOLD, "true");
+        operator.annotates("web", HOLD, "true");
         operator.pods_answer(&[("10.0.0.1", REFUSED)]);
         None
     };
@@ -555,7 +529,7 @@ async fn while_pods_reload_a_hold_lets_no_later_stage_go() {
     pass(Duration::from_secs(900)).await;
     assert_eq!(operator.events("RestartHalted"), 2);
     // Whoever takes the hold away lets it have the whole of the content, by a restart.
-    annotate(&operator, HOLD, "false");
+    operator.annotates("web", HOLD, "false");
     pass(Duration::from_secs(30)).await;
     assert_ne!(operator.config_hash("web"), operator.config_hash("worker"));
 }
@@ -563,7 +537,7 @@ async fn while_pods_reload_a_hold_lets_no_later_stage_go() {
 #[tokio::test(start_paused = true)]
 async fn while_pods_reload_a_short_deadline_lets_no_later_stage_go() {
     let edit = async |operator: &Operator| {
-        annotate(operator, DEADLINE, "30s");
+        operator.annotates("web", DEADLINE, "30s");
         None
     };
     unhealthy_and_then(edit).await;
@@ -572,8 +546,7 @@ async fn while_pods_reload_a_short_deadline_lets_no_later_stage_go() {
 #[tokio::test(start_paused = true)]
 async fn while_pods_reload_a_new_leader_lets_no_later_stage_go() {
     let edit = async |operator: &Operator| {
-        operator.running.abort();
-        let next = start(operator.apiserver.clone(), settings());
+        let next = start(operator.ends(), settings());
         ["worker", "web"].iter().for_each(|name| next.sees(name));
         Some(next)
     };
@@ -585,10 +558,9 @@ async fn while_pods_reload_a_healthy_workload_on_hold_stops_others_until_its_dea
     let operator = all_at_rest(settings(), both_staged()).await;
     operator.pods_answer(&[("10.0.0.1", REFUSED)]);
     let before = operator.config_hash("worker");
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(6)).await;
-    annotate(&operator, HOLD, "true");
+    operator.annotates("web", HOLD, "true");
     pass(Duration::from_secs(300)).await;
     assert_eq!(operator.config_hash("worker"), before);
     pass(Duration::from_secs(900)).await;

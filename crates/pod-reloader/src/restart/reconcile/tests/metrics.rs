@@ -11,8 +11,7 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
     let operator = Operator::with([deployment("web")]).await;
     assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
     for value in ["2", "3"] {
-        operator.apiserver.write_config_map("app", value);
-        operator.hears("app").await;
+        operator.changes("app", value).await;
         pass(Duration::from_millis(1500)).await;
     }
     pass(Duration::from_secs(60)).await;
@@ -21,8 +20,7 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
     let first = operator.shows("change_to_patch_seconds_sum");
     assert!((3.5..3.7).contains(&first), "{first}");
 
-    operator.apiserver.write_config_map("app", "4");
-    operator.hears("app").await;
+    operator.changes("app", "4").await;
     pass(Duration::from_secs(10)).await;
     let second = operator.shows("change_to_patch_seconds_sum") - first;
     assert!((2.0..2.2).contains(&second), "{second}");
@@ -84,12 +82,9 @@ async fn all_unknown_hash_keys_are_one_series() {
         let made_up = hash.replace(known, &made_up.repeat(known.len()));
         let mut object = deployment(&name);
         object["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: made_up});
-        operator.apiserver.write_deployment(object);
-        operator.sees(&name);
+        operator.writes(object);
     }
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    operator.lists_are_whole();
     operator.reconciler.publish();
     assert_eq!(operator.shows("hashes{key_id=\"unknown\"}"), 2.0);
     assert_eq!(
@@ -107,12 +102,10 @@ async fn a_change_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
         operator.apiserver.now(set);
     };
     takes(Duration::from_secs(5));
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(3)).await;
     assert_eq!(operator.patches().len(), 1, "its answer is on its way");
-    operator.apiserver.write_config_map("app", "3");
-    operator.hears("app").await;
+    operator.changes("app", "3").await;
     pass(Duration::from_secs(2)).await;
     takes(Duration::ZERO);
     pass(Duration::from_secs(60)).await;
@@ -126,11 +119,9 @@ async fn a_change_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_brings_no_change_begins_nothing() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "1");
-    operator.hears("app").await;
+    operator.changes("app", "1").await;
     pass(Duration::from_secs(60)).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     let time = operator.shows("change_to_patch_seconds_sum");
     assert!((2.0..2.2).contains(&time), "{time}");
@@ -140,14 +131,12 @@ async fn an_event_that_brings_no_change_begins_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_that_the_release_makes_itself_is_saved() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(1)).await;
     let mut released = operator.apiserver.deployment("web");
     released["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
         json!(operator.hash_of("app"));
-    operator.apiserver.write_deployment(released);
-    operator.sees("web");
+    operator.writes(released);
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.shows("saved_restarts_total"), 1.0);
@@ -163,8 +152,7 @@ async fn a_restart_that_the_release_makes_itself_is_saved() {
 async fn a_patch_of_a_workload_that_has_changed_is_not_an_error() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.moves = 1);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.shows("patch_conflicts_total"), 1.0);
     assert_eq!(operator.errors(), 0.0);
@@ -174,8 +162,7 @@ async fn a_patch_of_a_workload_that_has_changed_is_not_an_error() {
 async fn a_workload_is_counted_for_as_long_as_its_patches_are_refused() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.reacts([Reaction::TakenBack]);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.shows("refused_workloads"), 1.0);
     assert!(operator.errors() > 1.0);
@@ -192,8 +179,7 @@ async fn restarts_and_a_workload_that_waits_are_counted_in_its_namespace() {
     let waiting = || operator.shows("namespace_waiting_workloads{namespace=\"ns\"}");
     let before = restarts();
     operator.apiserver.reacts([Reaction::TakenBack]);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!((restarts() - before, waiting()), (0.0, 1.0));
     operator.apiserver.reacts([]);
@@ -227,8 +213,7 @@ async fn a_workload_is_counted_for_as_long_as_its_lists_have_invalid_items() {
         ("app,Not_Valid", 1.0),
     ] {
         let web = listing(deployment("web"), listed);
-        operator.apiserver.write_deployment(web);
-        operator.sees("web");
+        operator.writes(web);
         pass(Duration::from_secs(60)).await;
         assert_eq!(counted(), expected, "{listed}");
     }
@@ -240,8 +225,7 @@ async fn a_workload_is_counted_for_as_long_as_its_lists_have_invalid_items() {
 async fn referenced_objects_are_counted() {
     let api = listing(deployment("api"), "app,absent");
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_deployment(api);
-    operator.sees("api");
+    operator.writes(api);
     pass(Duration::from_secs(10)).await;
     let counts = || {
         operator.reconciler.publish();

@@ -3,7 +3,7 @@
 use pod_reloader_core::annotations::{DEADLINE, HOLD, ON_FAILURE, PIN, PINS, UNDONE};
 use pod_reloader_core::pins::{CopyNames, plain_copy_name};
 
-use super::stages::{becomes, changes, right, staged, with_pods};
+use super::stages::{becomes, right, staged, with_pods};
 use super::*;
 use crate::mock::{Log, QUOTED};
 
@@ -12,9 +12,7 @@ async fn pinning(deployments: impl IntoIterator<Item = Value>) -> Operator {
     let operator = start(Apiserver::default());
     operator.apiserver.write_config_map("app", "good");
     for deployment in deployments {
-        let name = deployment["metadata"]["name"].as_str().unwrap().to_owned();
-        operator.apiserver.write_deployment(deployment);
-        operator.sees(&name);
+        operator.writes(deployment);
     }
     pass(Duration::from_secs(20)).await;
     for name in operator.apiserver.deployments() {
@@ -27,9 +25,7 @@ async fn pinning(deployments: impl IntoIterator<Item = Value>) -> Operator {
 fn start(apiserver: Apiserver) -> Operator {
     let scope = scope().and_pins(true);
     let operator = Operator::start_in(scope, apiserver, settings(), RecentWrites::default());
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    operator.lists_are_whole();
     operator
 }
 
@@ -52,8 +48,7 @@ fn reverting(name: &str) -> Value {
 fn pins_of(value: &str) -> String {
     let json = json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": value}});
     let object = ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap();
-    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
-    let namespace = name("ns");
+    let (keys, namespace) = (keys(), name("ns"));
     let names = CopyNames::new(&keys, &namespace);
     format!("app={}", names.name_for(&name("app"), &object.digest))
 }
@@ -79,8 +74,7 @@ fn undoes(operator: &Operator, name: &str, before: &Value) {
     let mut object = operator.apiserver.deployment(name);
     object["spec"]["template"] = before["spec"]["template"].clone();
     object["metadata"]["annotations"][UNDONE] = json!(pins_of("bad"));
-    operator.apiserver.write_deployment(object);
-    operator.sees(name);
+    operator.writes(object);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +84,7 @@ async fn no_pod_template_names_a_copy_before_it_is_there() {
     operator
         .apiserver
         .now(|state| state.failing_creates = Some(503));
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(
         operator.patches().len(),
@@ -118,7 +112,7 @@ async fn if_a_copy_is_refused_the_pods_are_restarted_without() {
     operator
         .apiserver
         .now(|state| state.failing_creates = Some(403));
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(3600)).await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(pins(&operator, "web"), "");
@@ -137,11 +131,11 @@ async fn a_workload_without_copies_is_counted_until_a_rollout_has_them() {
     assert_eq!(counted(), 0);
     let refuses = |code| operator.apiserver.now(|state| state.failing_creates = code);
     refuses(Some(403));
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(counted(), 2);
     refuses(None);
-    changes(&operator, "better").await;
+    operator.changes("app", "better").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(counted(), 0);
 }
@@ -158,7 +152,7 @@ async fn neither_events_nor_the_log_of_copies_have_the_words_of_the_apiserver() 
         operator
             .apiserver
             .now(|state| state.failing_creates = Some(code));
-        changes(&operator, "bad").await;
+        operator.changes("app", "bad").await;
         pass(Duration::from_secs(3600)).await;
         let told = format!("{}{:?}", log.text(), operator.notes("CopyFailed"));
         assert!(told.contains(words), "{told}");
@@ -170,7 +164,7 @@ async fn neither_events_nor_the_log_of_copies_have_the_words_of_the_apiserver() 
 async fn what_was_undone_stays_undone_until_it_changes() {
     let operator = pinning([pinned("web")]).await;
     let before = operator.apiserver.deployment("web");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     undoes(&operator, "web", &before);
     operator.apiserver.forget_calls();
@@ -179,14 +173,12 @@ async fn what_was_undone_stays_undone_until_it_changes() {
     assert_eq!(operator.events("ConfigUndone"), 1);
     assert_eq!(operator.metrics.undone.get(), 1);
 
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
-    let operator = start(apiserver);
+    let operator = start(operator.ends());
     operator.sees("web");
     pass(Duration::from_secs(900)).await;
     assert_eq!(operator.patches().len(), 0, "a new leader sees the same");
 
-    changes(&operator, "better").await;
+    operator.changes("app", "better").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(pins(&operator, "web"), json!(pins_of("better")));
@@ -201,13 +193,12 @@ async fn pins_of_an_earlier_version_restart_nobody_and_stay_with_their_content()
     let operator = pinning([pinned("web")]).await;
     let mut earlier = operator.apiserver.deployment("web");
     earlier["spec"]["template"]["metadata"]["annotations"][PINS] = json!(earlier_pins_of("good"));
-    operator.apiserver.write_deployment(earlier);
-    operator.sees("web");
+    operator.writes(earlier);
     operator.apiserver.forget_calls();
     pass(Duration::from_secs(3600)).await;
     assert_eq!(operator.patches().len(), 0);
     // The next restart is for other content.
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(pins(&operator, "web"), json!(pins_of("2")));
 }
@@ -216,13 +207,12 @@ async fn pins_of_an_earlier_version_restart_nobody_and_stay_with_their_content()
 async fn once_pins_are_switched_off_a_restart_removes_them_and_makes_no_copies() {
     let operator = pinning([pinned("web")]).await;
     assert_eq!(pins(&operator, "web"), json!(pins_of("good")));
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
+    let apiserver = operator.ends();
     let operator = Operator::start_in(scope(), apiserver, settings(), RecentWrites::default());
     operator.sees("web");
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 0, "the config hash is right");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(pins(&operator, "web"), Value::Null);
@@ -235,17 +225,11 @@ async fn once_pins_are_switched_off_a_restart_removes_them_and_makes_no_copies()
 async fn whoever_takes_the_mark_away_gets_the_content_after_all() {
     let operator = pinning([pinned("web")]).await;
     let before = operator.apiserver.deployment("web");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     undoes(&operator, "web", &before);
     pass(Duration::from_secs(60)).await;
-    let mut wanted = operator.apiserver.deployment("web");
-    wanted["metadata"]["annotations"]
-        .as_object_mut()
-        .unwrap()
-        .remove(UNDONE);
-    operator.apiserver.write_deployment(wanted);
-    operator.sees("web");
+    operator.takes_away("web", UNDONE);
     pass(Duration::from_secs(60)).await;
     assert_eq!(pins(&operator, "web"), json!(pins_of("bad")));
 }
@@ -254,7 +238,7 @@ async fn whoever_takes_the_mark_away_gets_the_content_after_all() {
 async fn what_was_undone_for_one_holds_up_the_others_of_its_stages() {
     let operator = pinning(["a", "b", "c"].map(staged).map(and_pinned)).await;
     let before = operator.apiserver.deployment("a");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     assert_eq!(right(&operator), ["a"]);
     becomes(&operator, "a", 0);
@@ -262,7 +246,7 @@ async fn what_was_undone_for_one_holds_up_the_others_of_its_stages() {
     becomes(&operator, "a", 1);
     pass(Duration::from_secs(3600)).await;
     assert_eq!(right(&operator), [""; 0]);
-    changes(&operator, "better").await;
+    operator.changes("app", "better").await;
     pass(Duration::from_secs(20)).await;
     assert_eq!(right(&operator).len(), 1);
     let first = right(&operator)[0].clone();
@@ -276,7 +260,7 @@ async fn a_configuration_that_fails_is_put_back_at_its_deadline_and_once() {
     let operator = pinning([reverting("web")]).await;
     operator.apiserver.keep_revision("web", 1);
     let good = operator.config_hash("web");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     operator.apiserver.keep_revision("web", 2);
     becomes(&operator, "web", 0);
@@ -293,13 +277,7 @@ async fn a_configuration_that_fails_is_put_back_at_its_deadline_and_once() {
 
     // Somebody insists.
     operator.apiserver.keep_revision("web", 3);
-    let mut wanted = operator.apiserver.deployment("web");
-    wanted["metadata"]["annotations"]
-        .as_object_mut()
-        .unwrap()
-        .remove(UNDONE);
-    operator.apiserver.write_deployment(wanted);
-    operator.sees("web");
+    operator.takes_away("web", UNDONE);
     pass(Duration::from_secs(20)).await;
     operator.apiserver.keep_revision("web", 4);
     becomes(&operator, "web", 0);
@@ -312,7 +290,7 @@ async fn a_configuration_that_fails_is_put_back_at_its_deadline_and_once() {
 async fn a_workload_that_becomes_healthy_in_time_keeps_its_configuration() {
     let operator = pinning([reverting("web")]).await;
     operator.apiserver.keep_revision("web", 1);
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(20)).await;
     operator.apiserver.keep_revision("web", 2);
     becomes(&operator, "web", 0);
@@ -334,17 +312,13 @@ async fn a_workload_with_undone_content_that_is_held_up_holds_up_the_others_all_
     };
     let operator = pinning(["a", "b"].map(pinned)).await;
     let before = operator.apiserver.deployment("a");
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     undoes(&operator, "a", &before);
     becomes(&operator, "a", 1);
     pass(Duration::from_secs(60)).await;
-    let mut held = operator.apiserver.deployment("a");
-    held["metadata"]["annotations"][HOLD] = json!("true");
-    operator.apiserver.write_deployment(held);
-    operator.sees("a");
-    operator.apiserver.write_config_map("other", "2");
-    operator.hears("other").await;
+    operator.annotates("a", HOLD, "true");
+    operator.changes("other", "2").await;
     pass(Duration::from_secs(3600)).await;
     assert_eq!(
         pins(&operator, "b"),
@@ -356,7 +330,7 @@ async fn a_workload_with_undone_content_that_is_held_up_holds_up_the_others_all_
 async fn a_fix_that_comes_just_before_the_deadline_is_rolled_out() {
     let operator = pinning([reverting("web")]).await;
     operator.apiserver.keep_revision("web", 1);
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(20)).await;
     operator.apiserver.keep_revision("web", 2);
     becomes(&operator, "web", 0);
@@ -372,7 +346,7 @@ async fn a_fix_that_comes_just_before_the_deadline_is_rolled_out() {
 #[tokio::test(start_paused = true)]
 async fn a_config_map_that_changes_unseen_while_it_is_copied_is_read_again_with_pauses() {
     let operator = pinning([pinned("web")]).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_millis(500)).await;
     operator.apiserver.write_config_map("app", "3");
     pass(Duration::from_secs(60)).await;

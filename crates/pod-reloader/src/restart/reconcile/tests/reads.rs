@@ -11,8 +11,7 @@ async fn of_two(names: &[String]) -> Operator {
     }
     for name in names {
         let object = listing(deployment(name), "app,base");
-        operator.apiserver.write_deployment(settling(object, "0s"));
-        operator.sees(name);
+        operator.writes(settling(object, "0s"));
     }
     pass(Duration::from_secs(10)).await;
     operator.apiserver.forget_calls();
@@ -30,8 +29,7 @@ fn hash_of_both(operator: &Operator) -> String {
 async fn only_the_object_that_changes_is_read_if_the_hash_is_of_the_others() {
     for (changed, other) in [("app", "base"), ("base", "app")] {
         let operator = of_two(&["web".to_owned()]).await;
-        operator.apiserver.write_config_map(changed, "2");
-        operator.hears(changed).await;
+        operator.changes(changed, "2").await;
         pass(Duration::from_secs(10)).await;
         assert_eq!(operator.patches().len(), 1);
         let reads = [changed, other].map(|name| operator.reads(name).len());
@@ -49,12 +47,10 @@ async fn a_late_watch_of_one_object_does_not_move_the_hash_back_when_another_cha
         let before = operator.config_hash("web");
         web["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
             json!(hash_of_both(&operator));
-        operator.apiserver.write_deployment(web);
-        operator.sees("web");
+        operator.writes(web);
         let takes = Duration::from_secs(1);
         operator.apiserver.now(|state| state.read_takes = takes);
-        operator.apiserver.write_config_map(changed, "2");
-        operator.hears(changed).await;
+        operator.changes(changed, "2").await;
         pass(Duration::from_secs(10)).await;
         assert_ne!(operator.config_hash("web"), before);
         assert_eq!(operator.config_hash("web"), hash_of_both(&operator));
@@ -74,11 +70,7 @@ async fn two_objects_that_change_together_are_read_once_each() {
     let operator = of_two(&["web".to_owned()]).await;
     for changed in ["app", "base"] {
         operator.apiserver.write_config_map(changed, "2");
-        let object = operator.apiserver.config_map(changed);
-        let version = object["metadata"]["resourceVersion"].as_str();
-        operator
-            .reconciler
-            .config_seen(&reference(changed), version);
+        operator.sees_config(changed);
     }
     // The loop reacts later, not at this very moment.
     tokio::time::advance(Duration::from_millis(1)).await;
@@ -93,8 +85,7 @@ async fn two_objects_that_change_together_are_read_once_each() {
 async fn a_fan_out_to_workloads_with_two_objects_shares_one_read_of_each() {
     let names: Vec<_> = (0..50).map(|number| format!("web-{number}")).collect();
     let operator = of_two(&names).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 50);
     for name in ["app", "base"] {
@@ -109,12 +100,10 @@ async fn with_a_settle_period_only_the_changed_object_is_read_before_it_has_sett
         operator.apiserver.write_config_map(config_map, "1");
     }
     let object = listing(deployment("web"), "app,base");
-    operator.apiserver.write_deployment(object);
-    operator.sees("web");
+    operator.writes(object);
     pass(Duration::from_secs(10)).await;
     operator.apiserver.forget_calls();
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(SETTLE_PERIOD_OF_ALL / 2).await;
     assert_eq!(operator.reads("app").len(), 1);
     assert_eq!(operator.reads("base").len(), 0);
@@ -128,20 +117,17 @@ async fn with_a_settle_period_only_the_changed_object_is_read_before_it_has_sett
 async fn an_object_that_is_written_again_and_again_without_a_change_is_read_alone() {
     let operator = of_two(&["web".to_owned()]).await;
     for _ in 0..10 {
-        operator.apiserver.write_config_map("app", "1");
-        operator.hears("app").await;
+        operator.changes("app", "1").await;
         pass(Duration::from_secs(1)).await;
     }
     assert_eq!(operator.reads("app").len(), 10);
     assert_eq!(operator.reads("base").len(), 0);
     assert_eq!(operator.patches().len(), 0);
     // A change of the other one says nothing about this one.
-    operator.apiserver.write_config_map("base", "2");
-    operator.hears("base").await;
+    operator.changes("base", "2").await;
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 1);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.patches().len(), 2);
 }
@@ -153,8 +139,7 @@ fn of_one_that_has_changed() -> Operator {
     let mut web = deployment("web");
     let config_hash = operator.hash_of("app");
     web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: config_hash});
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     operator.apiserver.write_config_map("app", "2");
     operator
 }
@@ -179,8 +164,7 @@ async fn an_object_that_changed_before_a_workload_had_its_hash_is_not_named() {
     // As from a backup: what it lacks has not changed since.
     let mut restored = deployment("restored");
     restored["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: outdated});
-    operator.apiserver.write_deployment(restored);
-    operator.sees("restored");
+    operator.writes(restored);
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("restored"), operator.hash_of("app"));
     let note = "restarting pods: its config changed while pod-reloader was not watching";

@@ -71,8 +71,7 @@ async fn a_change_waits_until_its_release_has_written_the_workload() {
     let mut web = operator.apiserver.deployment("web");
     web["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
         json!(operator.hash_of("app"));
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     helm(&operator, 2, ENDED, true);
     pass(Duration::from_secs(120)).await;
     assert_eq!(operator.patches().len(), 0);
@@ -127,8 +126,7 @@ async fn kustomizations_and_applications_are_waited_for_like_helm_releases() {
         let operator = Operator::with([web]).await;
         operator.apiserver.forget_calls();
         store(&operator, &under_way);
-        operator.apiserver.write_config_map("app", "2");
-        operator.hears("app").await;
+        operator.changes("app", "2").await;
         pass(Duration::from_secs(40)).await;
         assert_eq!(operator.patches().len(), 0, "{shown}");
         let note = format!("waiting for the {shown}, which is in progress, before restarting pods");
@@ -146,8 +144,7 @@ async fn kustomizations_and_applications_are_waited_for_like_helm_releases() {
         operator.apiserver.forget_calls();
         store(&operator, &under_way);
         let began = Instant::now();
-        operator.apiserver.write_config_map("app", "3");
-        operator.hears("app").await;
+        operator.changes("app", "3").await;
         pass(Duration::from_secs(120)).await;
         let patches = operator.patches();
         assert_eq!(patches.len(), 1, "{shown}");
@@ -241,8 +238,7 @@ async fn a_workload_with_a_long_settle_period_gives_up_no_release_for_others() {
     let mut slow = settling(operator.apiserver.deployment("web"), "2m");
     slow["metadata"]["name"] = json!("slow");
     slow["metadata"]["uid"] = json!("slow");
-    operator.apiserver.write_deployment(slow);
-    operator.sees("slow");
+    operator.writes(slow);
     changes(&operator, "2").await;
     pass(Duration::from_secs(115)).await;
     operator.sees("web");
@@ -275,8 +271,7 @@ async fn a_change_by_somebody_else_during_a_release_is_not_lost() {
 async fn what_was_read_for_others_during_a_release_says_nothing_about_its_end() {
     let operator = Operator::with([of_shop(deployment("web")), deployment("api")]).await;
     helm(&operator, 2, UNDER_WAY, false);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("api"), operator.hash_of("app"));
     assert_ne!(operator.config_hash("web"), operator.hash_of("app"));
@@ -292,8 +287,7 @@ async fn workloads_and_objects_of_no_release_wait_for_none() {
     let operator = Operator::with([deployment("web")]).await;
     helm(&operator, 2, UNDER_WAY, false);
     let began = Instant::now();
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_about(operator.patches()[0] - began, SETTLE_PERIOD_OF_ALL);
     assert_eq!(operator.events("WaitingForRelease"), 0);
@@ -305,8 +299,7 @@ async fn a_change_that_the_pods_have_got_makes_no_later_restart_wait_for_its_rel
     operator.apiserver.write_config_map_of("shop", "app", "1");
     operator.apiserver.write_config_map("other", "1");
     let web = listing(deployment("web"), "app,other");
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(Duration::from_secs(60)).await;
     changes(&operator, "2").await;
     pass(Duration::from_secs(60)).await;
@@ -315,8 +308,7 @@ async fn a_change_that_the_pods_have_got_makes_no_later_restart_wait_for_its_rel
 
     helm(&operator, 1, UNDER_WAY, false);
     let began = Instant::now();
-    operator.apiserver.write_config_map("other", "2");
-    operator.hears("other").await;
+    operator.changes("other", "2").await;
     pass(Duration::from_secs(30)).await;
     let patches = operator.patches();
     assert_eq!(patches.len(), 1);

@@ -10,8 +10,7 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 /// Plays ten minutes of a webhook that does this to each patch, and the minute after the webhook is gone.
 async fn webhook(operator: Operator, reaction: Reaction) {
     operator.apiserver.reacts([reaction]);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     watch(&operator, TEN_MINUTES, |_| {}).await;
     let patches = operator.patches();
     println!("{} patches in ten minutes: {reaction:?}", patches.len());
@@ -66,8 +65,7 @@ async fn a_webhook_that_drops_the_baseline_sees_twenty_patches_at_most() {
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_drops_the_hash_sees_twenty_patches_in_ten_minutes_at_most() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     watch(&operator, TEN_MINUTES, drop_hash).await;
     let patches = operator.patches();
     println!("{} patches in ten minutes", patches.len());
@@ -104,10 +102,7 @@ async fn a_write_that_is_reverted_is_bounded_even_without_a_limit_to_restarts() 
 async fn each_change_restarts_without_a_limit_to_restarts() {
     let operator = Operator::without_limit(RecentWrites::default()).await;
     for value in 2..=60 {
-        operator
-            .apiserver
-            .write_config_map("app", &value.to_string());
-        operator.hears("app").await;
+        operator.changes("app", &value.to_string()).await;
         watch(&operator, Duration::from_secs(5), |_| {}).await;
         assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     }
@@ -119,15 +114,13 @@ async fn a_new_leader_of_the_same_process_goes_on_counting() {
     let recent_writes = RecentWrites::default();
     let operator = Operator::without_limit(recent_writes.clone()).await;
     operator.apiserver.reacts([Reaction::Replaced]);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     let mut patches = Vec::new();
     let mut leader = operator;
     for _ in 0..20 {
         watch(&leader, Duration::from_secs(30), |_| {}).await;
         patches.extend(leader.patches());
-        leader.running.abort();
-        let apiserver = leader.apiserver.clone();
+        let apiserver = leader.ends();
         leader = start(apiserver, 0, recent_writes.clone());
         leader.hears("app").await;
     }
@@ -176,9 +169,7 @@ impl Deed {
                 operator
                     .apiserver
                     .write_config_map("app", &round.to_string());
-                let object = operator.apiserver.config_map("app");
-                let version = object["metadata"]["resourceVersion"].as_str();
-                operator.reconciler.config_seen(&reference("app"), version);
+                operator.sees_config("app");
                 return;
             }
         }

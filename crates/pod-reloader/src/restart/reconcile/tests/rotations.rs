@@ -13,13 +13,7 @@ async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
         classes: true,
         ..Dialects::default()
     };
-    let operator = Operator::start_with(
-        Apiserver::default(),
-        settings(),
-        Labels::default(),
-        dialects,
-        RecentWrites::default(),
-    );
+    let operator = Operator::start_as(Apiserver::default(), settings(), dialects);
     come_to_rest(&operator, deployments).await;
     operator
 }

@@ -107,12 +107,7 @@ async fn a_hold_survives_the_second_time_too_and_whoever_removes_it_means_it() {
     let operator = recreated(held_by(FIELD_MANAGER), deployment("web")).await;
     watch(&operator, Duration::from_secs(10), |_| {}).await;
     assert_eq!(hold_of(&operator), json!("true"));
-    let mut web = operator.apiserver.deployment("web");
-    web["metadata"]["annotations"]
-        .as_object_mut()
-        .unwrap()
-        .remove(HOLD);
-    operator.apiserver.write_deployment(web);
+    operator.takes_away("web", HOLD);
     watch(&operator, Duration::from_secs(60), |_| {}).await;
     assert!(hold_of(&operator).is_null());
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
@@ -171,8 +166,7 @@ async fn a_write_that_another_one_overtakes_is_made_again() {
 #[tokio::test(start_paused = true)]
 async fn another_leader_knows_nothing_of_what_was_deleted() {
     let old = recreated(held_by("kubectl-annotate"), deployment("web")).await;
-    old.running.abort();
-    let new = Operator::start(old.apiserver.clone());
+    let new = Operator::start(old.ends());
     watch(&new, Duration::from_secs(60), |_| {}).await;
     assert!(hold_of(&new).is_null());
     assert_eq!(new.config_hash("web"), new.hash_of("app"));
@@ -192,17 +186,8 @@ async fn a_namespace_that_goes_takes_along_what_people_had_set() {
 
 #[tokio::test(start_paused = true)]
 async fn with_observe_nothing_is_put_back() {
-    let settings = Settings {
-        observe: true,
-        ..settings()
-    };
-    let operator = Operator::start_with(
-        Apiserver::default(),
-        settings,
-        Labels::default(),
-        Dialects::default(),
-        RecentWrites::default(),
-    );
+    let apiserver = Apiserver::default();
+    let operator = Operator::start_as(apiserver, observing(), Dialects::default());
     operator.apiserver.write_config_map("app", "1");
     loses(&operator, held_by("kubectl-annotate"));
     let again = created_again(deployment("web"), &operator.hash_of("app"));

@@ -15,13 +15,13 @@ fn with_memory(namespace_memory: usize) -> Operator {
         namespace_memory,
         ..settings()
     };
-    start(apiserver, settings, Dialects::default())
+    Operator::start_as(apiserver, settings, Dialects::default())
 }
 
 fn speaking_stakater() -> Operator {
     let apiserver = Apiserver::default();
     apiserver.write_config_map("app", "1");
-    start(apiserver, settings(), both_dialects())
+    Operator::start_as(apiserver, settings(), both_dialects())
 }
 
 fn both_dialects() -> Dialects {
@@ -29,16 +29,6 @@ fn both_dialects() -> Dialects {
         spoken: [Dialect::PodReloader, Dialect::Stakater].into(),
         ..Dialects::default()
     }
-}
-
-fn start(apiserver: Apiserver, settings: Settings, dialects: Dialects) -> Operator {
-    Operator::start_with(
-        apiserver,
-        settings,
-        Labels::default(),
-        dialects,
-        RecentWrites::default(),
-    )
 }
 
 fn matching(mut object: Value, pattern: &str) -> Value {
@@ -62,12 +52,6 @@ fn weight(object: Value) -> usize {
 }
 
 impl Operator {
-    fn writes(&self, deployment: Value) {
-        let name = apiserver::name_of(&deployment);
-        self.apiserver.write_deployment(deployment);
-        self.sees(&name);
-    }
-
     fn left_out(&self) -> i64 {
         self.reconciler.publish();
         self.metrics.left_out.get()
@@ -93,8 +77,7 @@ async fn a_workload_without_room_in_its_namespace_is_reported_and_managed_once_i
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.left_out(), 0);
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
 }
@@ -152,8 +135,7 @@ async fn a_regular_expression_that_comes_or_goes_leaves_changes_of_others_watche
     let operator = speaking_stakater();
     operator.writes(deployment("web"));
     pass(Duration::from_secs(20)).await;
-    operator.apiserver.write_config_map("app", "2");
-    operator.hears("app").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(1)).await;
     let reads = operator.reads("app").len();
     operator.writes(matching(deployment("api"), "x.*"));
@@ -177,8 +159,7 @@ async fn objects_that_only_a_new_regular_expression_matches_are_listed_anew() {
     operator.writes(matching(deployment("api"), "new.*"));
     pass(Duration::from_secs(20)).await;
     assert!(!operator.reads("new").is_empty(), "it is found");
-    operator.apiserver.write_config_map("new", "2");
-    operator.hears("new").await;
+    operator.changes("new", "2").await;
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.config_hash("api"), operator.hash_of("new"));
     assert_eq!(operator.config_hash("web"), "");

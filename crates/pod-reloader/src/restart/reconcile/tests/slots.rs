@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pod_reloader_core::annotations::{DEADLINE, HOLD, STAGE};
 
-use super::stages::{becomes, changes, patched, right, staged, with_pods};
+use super::stages::{becomes, patched, right, staged, with_pods};
 use super::*;
 
 const DEADLINE_OF_ALL: Duration = Duration::from_secs(600);
@@ -16,16 +16,8 @@ async fn limited(limits: Limits, deployments: impl IntoIterator<Item = Value>) -
     for object in deployments {
         apiserver.write_deployment(with_pods(object, 1));
     }
-    let operator = start(
-        apiserver,
-        Settings {
-            limits,
-            ..settings()
-        },
-    );
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
+    let operator = start(apiserver, limiting(limits));
+    operator.sees_all();
     // Each becomes healthy, so that the next one gets its first hash.
     for _ in 0..operator.apiserver.deployments().len() {
         pass(Duration::from_secs(10)).await;
@@ -37,18 +29,16 @@ async fn limited(limits: Limits, deployments: impl IntoIterator<Item = Value>) -
     operator
 }
 
-fn start(apiserver: Apiserver, settings: Settings) -> Operator {
-    let (labels, dialects) = (Labels::default(), Dialects::default());
-    let operator = Operator::start_with(
-        apiserver,
-        settings,
-        labels,
-        dialects,
-        RecentWrites::default(),
-    );
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
+fn limiting(limits: Limits) -> Settings {
+    Settings {
+        limits,
+        ..settings()
     }
+}
+
+fn start(apiserver: Apiserver, settings: Settings) -> Operator {
+    let operator = Operator::start_as(apiserver, settings, Dialects::default());
+    operator.lists_are_whole();
     operator
 }
 
@@ -65,7 +55,7 @@ fn five() -> [Value; 5] {
 #[tokio::test(start_paused = true)]
 async fn no_more_rollouts_of_a_namespace_are_under_way_than_its_part_of_the_limit() {
     let operator = limited(TWO, five()).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b"]);
     let note = "waiting before restarting pods: 2 rollouts are in progress, which is the part of the cluster's limit that one namespace has";
@@ -92,7 +82,7 @@ async fn no_more_rollouts_of_a_namespace_are_under_way_than_its_part_of_the_limi
 #[tokio::test(start_paused = true)]
 async fn one_that_never_becomes_healthy_makes_room_at_its_deadline_and_does_not_count_again() {
     let operator = limited(TWO, five()).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     becomes(&operator, "b", 1);
     pass(Duration::from_secs(1)).await;
@@ -111,7 +101,7 @@ async fn one_that_never_becomes_healthy_makes_room_at_its_deadline_and_does_not_
 #[tokio::test(start_paused = true)]
 async fn a_rollout_back_to_an_earlier_replica_set_counts_until_it_is_healthy() {
     let operator = limited(TWO, five()).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b"]);
     // The deployment controller has seen the pod template, and still shows the end of the last rollout.
@@ -121,8 +111,7 @@ async fn a_rollout_back_to_an_earlier_replica_set_counts_until_it_is_healthy() {
         "replicas": 1, "updatedReplicas": 0, "availableReplicas": 1,
         "conditions": [{"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}],
     });
-    operator.apiserver.write_deployment(object);
-    operator.sees("a");
+    operator.writes(object);
     pass(Duration::from_secs(60)).await;
     assert_eq!(right(&operator), ["a", "b"]);
     becomes(&operator, "a", 1);
@@ -134,23 +123,12 @@ async fn a_rollout_back_to_an_earlier_replica_set_counts_until_it_is_healthy() {
 async fn rollouts_of_users_count_too_also_for_a_new_leader() {
     let operator = limited(TWO, five()).await;
     for name in ["d", "e"] {
-        let mut object = operator.apiserver.deployment(name);
-        object["metadata"]["generation"] = json!(100);
-        operator.apiserver.write_deployment(object);
-        operator.sees(name);
+        operator.edits(name, |object| object["metadata"]["generation"] = json!(100));
     }
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
-    let settings = Settings {
-        limits: TWO,
-        ..settings()
-    };
-    let operator = start(apiserver, settings);
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
+    let operator = start(operator.ends(), limiting(TWO));
+    operator.sees_all();
     pass(Duration::from_secs(10)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     // Those that are under way anyway are restarted without another rollout beside.
     assert_eq!(right(&operator), ["d", "e"]);
@@ -173,7 +151,7 @@ async fn a_namespace_has_a_limit_of_its_own_and_stages_hold_within_it() {
     });
     let operator = limited(limits, all).await;
     pass(Duration::from_secs(60)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(right(&operator), ["e"]);
     becomes(&operator, "e", 1);
@@ -200,7 +178,7 @@ async fn a_workload_that_waits_for_its_stage_does_not_wait_for_a_slot() {
     };
     let operator = limited(limits, ["a", "b"].map(staged)).await;
     pass(Duration::from_secs(60)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a"]);
     let events = ["WaitingForStage", "WaitingForSlot"].map(|it| operator.events(it));
@@ -210,13 +188,10 @@ async fn a_workload_that_waits_for_its_stage_does_not_wait_for_a_slot() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_held_while_it_waits_for_a_slot_gives_up_its_place() {
     let operator = limited(TWO, five()).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b"]);
-    let mut next = operator.apiserver.deployment("c");
-    next["metadata"]["annotations"][HOLD] = json!("true");
-    operator.apiserver.write_deployment(next);
-    operator.sees("c");
+    operator.annotates("c", HOLD, "true");
     pass(Duration::from_secs(1)).await;
     becomes(&operator, "b", 1);
     pass(Duration::from_millis(100)).await;
@@ -227,7 +202,7 @@ async fn a_workload_that_is_held_while_it_waits_for_a_slot_gives_up_its_place() 
 async fn a_write_that_is_refused_takes_no_slot() {
     let operator = limited(TWO, five()).await;
     operator.apiserver.reacts([Reaction::Refused(403)]);
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     let patched = BTreeSet::from_iter(patched(&operator));
     assert_eq!(patched.len(), 5, "{patched:?}");
@@ -240,7 +215,7 @@ async fn a_workload_without_pods_takes_no_slot() {
     let mut hasty = deployment("b");
     hasty["metadata"]["annotations"][DEADLINE] = json!("20s");
     let operator = limited(TWO, [idle, hasty, deployment("c"), deployment("d")]).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b", "c"]);
     // Its own deadline is over, and the next look at `d` is due.
@@ -252,7 +227,7 @@ async fn a_workload_without_pods_takes_no_slot() {
 async fn a_write_that_fails_again_and_again_keeps_its_slot_only_until_its_deadline() {
     let operator = limited(TWO, five()).await;
     operator.apiserver.reacts([Reaction::Refused(500)]);
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     let patched = || BTreeSet::from_iter(patched(&operator)).len();
     pass(DEADLINE_OF_ALL / 2).await;
     assert_eq!(patched(), 2);
@@ -263,19 +238,14 @@ async fn a_write_that_fails_again_and_again_keeps_its_slot_only_until_its_deadli
 #[tokio::test(start_paused = true)]
 async fn restarts_that_are_only_reported_take_no_slot() {
     let operator = limited(TWO, five()).await;
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
     let settings = Settings {
-        limits: TWO,
         observe: true,
-        ..settings()
+        ..limiting(TWO)
     };
-    let operator = start(apiserver, settings);
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
+    let operator = start(operator.ends(), settings);
+    operator.sees_all();
     pass(Duration::from_secs(1)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.events("WouldRestart"), 5);
     assert_eq!(operator.events("WaitingForSlot"), 0);

@@ -33,9 +33,7 @@ pub(super) fn with_pods(mut object: Value, available: u64) -> Value {
 /// Starts with these Deployments at rest, whose watches have listed everything.
 async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
     let operator = Operator::with(deployments).await;
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    operator.lists_are_whole();
     for name in operator.apiserver.deployments() {
         becomes(&operator, &name, 1);
     }
@@ -46,15 +44,7 @@ async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
 /// Lets the deployment controller finish its work, with so many available pods of one.
 pub(super) fn becomes(operator: &Operator, name: &str, available: u64) {
     let object = operator.apiserver.deployment(name);
-    operator
-        .apiserver
-        .write_deployment(with_pods(object, available));
-    operator.sees(name);
-}
-
-pub(super) async fn changes(operator: &Operator, value: &str) {
-    operator.apiserver.write_config_map("app", value);
-    operator.hears("app").await;
+    operator.writes(with_pods(object, available));
 }
 
 /// Returns the Deployments that carry the present hash.
@@ -69,7 +59,7 @@ pub(super) fn right(operator: &Operator) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn one_goes_first_and_the_others_follow_when_it_has_been_healthy_for_its_soak() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a"]);
     let note =
@@ -93,7 +83,7 @@ async fn one_goes_first_and_the_others_follow_when_it_has_been_healthy_for_its_s
 #[tokio::test(start_paused = true)]
 async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
     let operator = at_rest((0..12).map(|number| staged(&format!("w{number:02}")))).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "w00", 0);
     pass(Duration::from_secs(900)).await;
@@ -114,7 +104,7 @@ async fn one_bad_edit_stops_at_the_first_workload_until_it_is_mended() {
     assert!(operator.notes("RestartHalted").contains(&note.to_owned()));
 
     operator.apiserver.forget_calls();
-    changes(&operator, "good").await;
+    operator.changes("app", "good").await;
     pass(Duration::from_secs(10)).await;
     // The one that failed could not say whether the new content helps.
     assert_eq!(right(&operator), ["w01"]);
@@ -142,7 +132,7 @@ pub(super) fn waits_for(operator: &Operator, name: &str) -> Option<String> {
 #[tokio::test(start_paused = true)]
 async fn a_status_query_is_told_of_a_halt_as_long_as_it_lasts() {
     let operator = at_rest(["a", "b"].map(staged)).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(10)).await;
     let told = || waits_for(&operator, "b");
     assert_eq!(told().as_deref(), Some("WaitingForStage"));
@@ -158,13 +148,13 @@ async fn a_status_query_is_told_of_a_halt_as_long_as_it_lasts() {
 #[tokio::test(start_paused = true)]
 async fn a_status_query_is_not_told_of_a_halt_by_content_that_is_corrected() {
     let operator = at_rest(["a", "b"].map(staged)).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(900)).await;
     let told = || waits_for(&operator, "b");
     assert_eq!(told().as_deref(), Some("RestartHalted"));
-    changes(&operator, "good").await;
+    operator.changes("app", "good").await;
     assert_eq!(told(), None);
     pass(Duration::from_secs(1)).await;
     assert_eq!(told(), None);
@@ -173,13 +163,13 @@ async fn a_status_query_is_not_told_of_a_halt_by_content_that_is_corrected() {
 #[tokio::test(start_paused = true)]
 async fn corrected_content_that_waits_for_its_stage_is_not_reported_as_halted() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(900)).await;
     assert_eq!(operator.metrics.held_up.halted.get(), 3);
     operator.apiserver.forget_calls();
-    changes(&operator, "good").await;
+    operator.changes("app", "good").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["b"]);
     assert_eq!(
@@ -194,12 +184,12 @@ async fn corrected_content_that_waits_for_its_stage_is_not_reported_as_halted() 
 #[tokio::test(start_paused = true)]
 async fn content_that_is_taken_back_restarts_only_the_one_that_had_it() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(700)).await;
     operator.apiserver.forget_calls();
-    changes(&operator, "1").await;
+    operator.changes("app", "1").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(right(&operator), ["a", "b", "c"]);
     assert_eq!(operator.patches().len(), 1);
@@ -211,21 +201,15 @@ async fn content_that_is_taken_back_restarts_only_the_one_that_had_it() {
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_holds_the_others_back_as_well() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    changes(&operator, "bad").await;
+    operator.changes("app", "bad").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(60)).await;
     assert_eq!(right(&operator), ["a"]);
 
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
-    let operator = Operator::start(apiserver);
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
+    let operator = Operator::start(operator.ends());
+    operator.sees_all();
+    operator.lists_are_whole();
     pass(Duration::from_secs(900)).await;
     assert_eq!(right(&operator), ["a"]);
     assert_eq!(operator.events("RestartHalted"), 3);
@@ -247,7 +231,7 @@ async fn stages_go_in_order() {
         in_stage(staged("d"), "0"),
     ];
     let operator = at_rest(deployments).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     for expected in [
         &["b"][..],
         &["b", "d"],
@@ -289,7 +273,7 @@ async fn nobody_waits_for_a_workload_that_cannot_go_or_says_nothing() {
     operator.hears_of_loss("missing").await;
     operator.apiserver.forget_calls();
 
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     let hash = operator.hash_of("app");
     assert_eq!(operator.config_hash("e"), hash, "it is not staged");
@@ -304,11 +288,8 @@ async fn nobody_waits_for_a_workload_that_cannot_go_or_says_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_workload_on_hold() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    let mut held = operator.apiserver.deployment("a");
-    held["metadata"]["annotations"][HOLD] = json!("true");
-    operator.apiserver.write_deployment(held);
-    operator.sees("a");
-    changes(&operator, "2").await;
+    operator.annotates("a", HOLD, "true");
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(5)).await;
     assert_eq!(right(&operator), ["b"]);
 }
@@ -323,9 +304,7 @@ async fn nobody_waits_for_a_workload_that_was_restarted_too_often() {
     }
     assert_eq!(patched(&operator), ["a"; 4]);
     // The other one has settled long before, and waits for it until then.
-    let slow = settling(operator.apiserver.deployment("a"), "20s");
-    operator.apiserver.write_deployment(slow);
-    operator.sees("a");
+    operator.annotates("a", SETTLE_PERIOD, "20s");
     operator.apiserver.forget_calls();
     edits(&operator, "x", json!({"a": "2"})).await;
     assert!(patched(&operator).is_empty());
@@ -338,7 +317,7 @@ async fn nobody_waits_for_a_workload_that_was_restarted_too_often() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_deleted_or_leaves_while_others_wait_for_it_holds_nobody_back() {
     let operator = at_rest(["a", "b", "c"].map(staged)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(5)).await;
@@ -349,10 +328,7 @@ async fn a_workload_that_is_deleted_or_leaves_while_others_wait_for_it_holds_nob
     assert_eq!(right(&operator), ["b"]);
 
     becomes(&operator, "b", 0);
-    let mut leaves = operator.apiserver.deployment("b");
-    leaves["metadata"]["annotations"][STAGED] = json!("none");
-    operator.apiserver.write_deployment(leaves);
-    operator.sees("b");
+    operator.annotates("b", STAGED, "none");
     pass(Duration::from_secs(1)).await;
     assert_eq!(right(&operator), ["b", "c"]);
 }
@@ -363,7 +339,7 @@ async fn annotations_set_soak_and_deadline() {
     first["metadata"]["annotations"][SOAK] = json!("2m");
     first["metadata"]["annotations"][DEADLINE] = json!("20s");
     let operator = at_rest([first, staged("b")]).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(5)).await;
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(40)).await;
@@ -395,18 +371,10 @@ pub(super) async fn come_to_rest(
     for object in deployments {
         operator.apiserver.write_deployment(object);
     }
-    lists_everything(operator);
+    operator.sees_all();
+    operator.lists_are_whole();
     pass(Duration::from_secs(20)).await;
     all_become_healthy(operator).await;
-}
-
-fn lists_everything(operator: &Operator) {
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
 }
 
 async fn all_become_healthy(operator: &Operator) {
@@ -533,7 +501,8 @@ async fn a_new_leader_takes_no_healthy_workload_for_a_verdict_and_no_broken_one_
         operator.sees(name);
     }
     pass(Duration::from_millis(100)).await;
-    lists_everything(&operator);
+    operator.sees_all();
+    operator.lists_are_whole();
     pass(Duration::from_secs(20)).await;
     assert_eq!(patched(&operator), ["c"]);
     becomes(&operator, "c", 0);
@@ -647,7 +616,7 @@ async fn stages_go_in_order_when_their_window_opens_or_their_config_is_released(
     ])
     .await;
     set_clock("2026-11-23T01:00:00Z");
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(3590)).await;
     assert!(operator.patches().is_empty());
     let goes = async |order: &[&[&str]]| {
@@ -682,7 +651,7 @@ async fn two_hundred_cost_one_patch_each_and_look_at_each_other_only_a_few_times
     let operator = at_rest((0..COUNT).map(|number| staged(&name(number)))).await;
     let reads = operator.reads("app").len();
     let looks = operator.reconciler.stages.looks();
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), [name(0)]);
     becomes(&operator, &name(0), 1);
@@ -698,18 +667,10 @@ async fn two_hundred_cost_one_patch_each_and_look_at_each_other_only_a_few_times
 #[tokio::test(start_paused = true)]
 async fn observing_names_the_stage() {
     let operator = at_rest([in_stage(staged("a"), "7"), deployment("b")]).await;
-    let apiserver = operator.apiserver.clone();
-    operator.running.abort();
-    let settings = Settings {
-        observe: true,
-        ..settings()
-    };
-    let operator = Operator::start_in(scope(), apiserver, settings, RecentWrites::default());
-    for name in ["a", "b"] {
-        operator.sees(name);
-    }
+    let operator = Operator::start_as(operator.ends(), observing(), Dialects::default());
+    operator.sees_all();
     pass(Duration::from_secs(1)).await;
-    changes(&operator, "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     let mut notes = operator.notes("WouldRestart");
     notes.sort();

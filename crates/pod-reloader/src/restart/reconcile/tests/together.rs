@@ -23,32 +23,19 @@ async fn at_rest(deployments: impl IntoIterator<Item = Value>) -> Operator {
     for object in deployments {
         operator.apiserver.write_deployment(object);
     }
-    for kind in WorkloadKind::BUILT_IN {
-        operator.reconciler.lists.is_whole(kind, None);
-    }
-    sees_all(&operator);
+    operator.lists_are_whole();
+    operator.sees_all();
     pass(Duration::from_secs(10)).await;
-    sees_all(&operator);
+    operator.sees_all();
     pass(Duration::from_secs(1)).await;
     operator.apiserver.forget_calls();
     operator
 }
 
-fn sees_all(operator: &Operator) {
-    for name in operator.apiserver.deployments() {
-        operator.sees(&name);
-    }
-}
-
-async fn changes(operator: &Operator, name: &str, value: &str) {
-    operator.apiserver.write_config_map(name, value);
-    operator.hears(name).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_password_that_comes_eight_minutes_after_its_user_makes_one_restart() {
     let operator = at_rest([together("web")]).await;
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     pass(8 * MINUTE).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(
@@ -59,13 +46,13 @@ async fn a_password_that_comes_eight_minutes_after_its_user_makes_one_restart() 
     );
     assert_eq!(operator.metrics.held_up.together.get(), 1);
 
-    changes(&operator, "password", "2").await;
+    operator.changes("password", "2").await;
     // What comes along with it settles with it.
     pass(Duration::from_secs(1)).await;
-    changes(&operator, "app", "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(30)).await;
     assert_eq!(operator.patches().len(), 1);
-    sees_all(&operator);
+    operator.sees_all();
     pass(30 * MINUTE).await;
     assert_eq!(operator.patches().len(), 1);
     assert_eq!(
@@ -80,7 +67,7 @@ async fn a_password_that_comes_eight_minutes_after_its_user_makes_one_restart() 
 async fn a_password_that_never_comes_is_waited_for_until_the_time_out() {
     let operator = at_rest([together("web")]).await;
     let began = Instant::now();
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     pass(30 * MINUTE).await;
     let patches = operator.patches();
     assert_eq!(patches.len(), 1);
@@ -95,10 +82,10 @@ async fn a_password_that_never_comes_is_waited_for_until_the_time_out() {
 #[tokio::test(start_paused = true)]
 async fn a_password_that_is_late_by_a_minute_is_rolled_out_at_once() {
     let operator = at_rest([together("web")]).await;
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     pass(16 * MINUTE).await;
-    sees_all(&operator);
-    changes(&operator, "password", "2").await;
+    operator.sees_all();
+    operator.changes("password", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 2);
 }
@@ -108,7 +95,7 @@ async fn a_user_whose_change_only_the_fresh_reads_show_waits_for_its_password() 
     // Without a settle period, nothing else looks at the change once more.
     let operator = at_rest([of_shop(settling(together("web"), "0s"))]).await;
     helm(&operator, 2, UNDER_WAY, false);
-    changes(&operator, "app", "2").await;
+    operator.changes("app", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.events("WaitingForRelease"), 1);
     // No watch shows this.
@@ -117,7 +104,7 @@ async fn a_user_whose_change_only_the_fresh_reads_show_waits_for_its_password() 
     pass(MINUTE).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.events("WaitingForTogether"), 1);
-    changes(&operator, "password", "2").await;
+    operator.changes("password", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 1);
 }
@@ -125,12 +112,12 @@ async fn a_user_whose_change_only_the_fresh_reads_show_waits_for_its_password() 
 #[tokio::test(start_paused = true)]
 async fn a_resync_and_an_edit_of_something_else_end_no_wait() {
     let operator = at_rest([together("web")]).await;
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     for minute in 0..14 {
         let mut web = operator.apiserver.deployment("web");
         web["spec"]["replicas"] = json!(minute);
         operator.apiserver.write_deployment(web);
-        sees_all(&operator);
+        operator.sees_all();
         operator.hears("user").await;
         operator.hears("password").await;
         pass(MINUTE).await;
@@ -142,10 +129,9 @@ async fn a_resync_and_an_edit_of_something_else_end_no_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_neither_restarts_at_once_nor_waits_for_ever() {
     let old = at_rest([together("web")]).await;
-    changes(&old, "user", "2").await;
+    old.changes("user", "2").await;
     pass(4 * MINUTE).await;
-    old.running.abort();
-    let new = Operator::start(old.apiserver.clone());
+    let new = Operator::start(old.ends());
     let began = Instant::now();
     new.sees("web");
     pass(30 * MINUTE).await;
@@ -170,13 +156,12 @@ async fn objects_that_appear_together_after_their_workload_are_not_waited_for() 
     let sources = names.map(|it| json!({"configMapRef": {"name": it}}));
     template["spec"]["containers"] = json!([{"name": "main", "envFrom": sources}]);
     let operator = Operator::start(Apiserver::default());
-    operator.apiserver.write_deployment(web);
-    operator.sees("web");
+    operator.writes(web);
     pass(MINUTE).await;
     assert_eq!(operator.events("MissingConfig"), 1);
 
     for name in names {
-        changes(&operator, name, "1").await;
+        operator.changes(name, "1").await;
     }
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 1);
@@ -193,28 +178,28 @@ async fn a_workload_with_a_window_waits_for_both() {
         operator.apiserver.write_config_map(name, "1");
     }
     operator.apiserver.write_deployment(web);
-    sees_all(&operator);
+    operator.sees_all();
     pass(6 * MINUTE).await;
-    sees_all(&operator);
+    operator.sees_all();
     pass(MINUTE).await;
     operator.apiserver.forget_calls();
 
     // The window is open, but the password is missing.
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     pass(8 * MINUTE).await;
     assert_eq!(operator.patches().len(), 0);
-    changes(&operator, "password", "2").await;
+    operator.changes("password", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 1);
-    sees_all(&operator);
+    operator.sees_all();
     pass(MINUTE).await;
     operator.apiserver.forget_calls();
 
     // Both are there, but the window is closed.
     set_clock("2026-11-23T05:00:00Z");
-    changes(&operator, "user", "3").await;
+    operator.changes("user", "3").await;
     pass(8 * MINUTE).await;
-    changes(&operator, "password", "3").await;
+    operator.changes("password", "3").await;
     let began = clock();
     pass(22 * 60 * MINUTE).await;
     let patches = operator.patches();
@@ -246,7 +231,7 @@ async fn those_of_a_later_stage_wait_for_one_that_waits_for_a_password() {
     }
     operator.apiserver.forget_calls();
 
-    changes(&operator, "user", "2").await;
+    operator.changes("user", "2").await;
     pass(8 * MINUTE).await;
     assert_eq!(
         operator.patches().len(),
@@ -254,7 +239,7 @@ async fn those_of_a_later_stage_wait_for_one_that_waits_for_a_password() {
         "{:?}",
         operator.apiserver.calls()
     );
-    changes(&operator, "password", "2").await;
+    operator.changes("password", "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 1);
     becomes(&operator, "first", 1);
