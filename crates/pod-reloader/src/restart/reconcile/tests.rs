@@ -370,9 +370,7 @@ async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
         operator.hears("status").await;
         watch(&operator, Duration::from_secs(1), |_| {}).await;
     }
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert_about(patches[0] - began, SETTLE_PERIOD_OF_ALL);
+    assert_about(operator.only_patch() - began, SETTLE_PERIOD_OF_ALL);
     let note = "restarting pods: ConfigMap app changed";
     assert_eq!(operator.notes("ConfigChanged"), [note]);
 
@@ -608,9 +606,7 @@ async fn a_change_that_waited_when_its_namespace_was_deselected_settles_anew() {
         .namespace_selected(&name("ns"), Inherited::default());
     operator.sees("web");
     pass(Duration::from_secs(30)).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert!(patches[0] - selected >= SETTLE_PERIOD_OF_ALL);
+    assert!(operator.only_patch() - selected >= SETTLE_PERIOD_OF_ALL);
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,9 +645,7 @@ async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
         });
         lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
-    let mut foreign = deployment("foreign");
-    foreign["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
-    operator.writes(foreign);
+    operator.writes(hashed(deployment("foreign"), "foreign"));
     pass(Duration::from_secs(10)).await;
     let kept = shown();
     assert!(kept.contains("pod_reloader_workloads 2"), "{kept}");
@@ -728,8 +722,7 @@ async fn a_restart_that_comes_to_nothing_is_reported() {
 async fn a_baseline_that_somebody_else_overwrites_is_written_once_in_a_while() {
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
-    let mut web = deployment("web");
-    web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    let web = hashed(deployment("web"), "foreign");
     operator.apiserver.write_deployment(web);
     let overwritten = format!("foreign=v1.deadbeef.{}", "0".repeat(64));
     for _ in 0..1_000 {
@@ -982,6 +975,14 @@ impl Operator {
         self.apiserver.times(|call| matches!(call, Call::Patch(_)))
     }
 
+    /// Asserts that there was one patch. Returns its time.
+    #[track_caller]
+    fn only_patch(&self) -> Instant {
+        let patches = self.patches();
+        assert_eq!(patches.len(), 1);
+        patches[0]
+    }
+
     fn reads(&self, config_map: &str) -> Vec<Instant> {
         let read = Call::ReadConfigMap(config_map.to_owned());
         self.apiserver.times(|call| *call == read)
@@ -1105,6 +1106,12 @@ fn listing(mut object: Value, config_maps: &str) -> Value {
 
 fn settling(mut object: Value, period: &str) -> Value {
     object["metadata"]["annotations"][SETTLE_PERIOD] = json!(period);
+    object
+}
+
+/// Returns the Deployment with this config hash.
+fn hashed(mut object: Value, hash: &str) -> Value {
+    object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] = json!(hash);
     object
 }
 

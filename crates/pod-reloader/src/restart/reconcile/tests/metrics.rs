@@ -80,9 +80,7 @@ async fn all_unknown_hash_keys_are_one_series() {
     for made_up in ["0", "1"] {
         let name = format!("api-{made_up}");
         let made_up = hash.replace(known, &made_up.repeat(known.len()));
-        let mut object = deployment(&name);
-        object["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: made_up});
-        operator.writes(object);
+        operator.writes(hashed(deployment(&name), &made_up));
     }
     operator.lists_are_whole();
     operator.reconciler.publish();
@@ -133,10 +131,8 @@ async fn a_restart_that_the_release_makes_itself_is_saved() {
     let operator = Operator::with([deployment("web")]).await;
     operator.changes("app", "2").await;
     pass(Duration::from_secs(1)).await;
-    let mut released = operator.apiserver.deployment("web");
-    released["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
-        json!(operator.hash_of("app"));
-    operator.writes(released);
+    let released = operator.apiserver.deployment("web");
+    operator.writes(hashed(released, &operator.hash_of("app")));
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.shows("saved_restarts_total"), 1.0);
@@ -212,8 +208,7 @@ async fn a_workload_is_counted_for_as_long_as_its_lists_have_invalid_items() {
         ("app", 0.0),
         ("app,Not_Valid", 1.0),
     ] {
-        let web = listing(deployment("web"), listed);
-        operator.writes(web);
+        operator.writes(listing(deployment("web"), listed));
         pass(Duration::from_secs(60)).await;
         assert_eq!(counted(), expected, "{listed}");
     }

@@ -68,10 +68,8 @@ async fn a_change_waits_until_its_release_has_written_the_workload() {
     assert_eq!(waits.as_deref(), Some("WaitingForRelease"));
 
     // Helm writes the workload, and the webhook sets the hash.
-    let mut web = operator.apiserver.deployment("web");
-    web["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
-        json!(operator.hash_of("app"));
-    operator.writes(web);
+    let web = operator.apiserver.deployment("web");
+    operator.writes(hashed(web, &operator.hash_of("app")));
     helm(&operator, 2, ENDED, true);
     pass(Duration::from_secs(120)).await;
     assert_eq!(operator.patches().len(), 0);
@@ -200,9 +198,7 @@ async fn a_hook_after_the_change_ends_the_wait_because_it_may_wait_for_the_resta
     let hook = Instant::now();
     helm(&operator, 2, UNDER_WAY, true);
     pass(Duration::from_secs(60)).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert!(patches[0] - hook < Duration::from_secs(1));
+    assert!(operator.only_patch() - hook < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,9 +208,7 @@ async fn a_release_that_was_killed_is_waited_for_twice() {
     let began = Instant::now();
     changes(&operator, "2").await;
     pass(Duration::from_secs(120)).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert_about(patches[0] - began, RELEASE_WAIT);
+    assert_about(operator.only_patch() - began, RELEASE_WAIT);
     assert_eq!(operator.events("ReleaseUnfinished"), 1);
     assert_eq!(operator.metrics.release_timeouts.get(), 1);
 
@@ -298,8 +292,7 @@ async fn a_change_that_the_pods_have_got_makes_no_later_restart_wait_for_its_rel
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map_of("shop", "app", "1");
     operator.apiserver.write_config_map("other", "1");
-    let web = listing(deployment("web"), "app,other");
-    operator.writes(web);
+    operator.writes(listing(deployment("web"), "app,other"));
     pass(Duration::from_secs(60)).await;
     changes(&operator, "2").await;
     pass(Duration::from_secs(60)).await;
@@ -310,9 +303,7 @@ async fn a_change_that_the_pods_have_got_makes_no_later_restart_wait_for_its_rel
     let began = Instant::now();
     operator.changes("other", "2").await;
     pass(Duration::from_secs(30)).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert_about(patches[0] - began, SETTLE_PERIOD_OF_ALL);
+    assert_about(operator.only_patch() - began, SETTLE_PERIOD_OF_ALL);
 
     // The release may have made the next change of its object.
     operator.sees("web");

@@ -50,8 +50,7 @@ async fn a_webhook_that_changes_the_template_in_other_ways_sees_twenty_patches_a
 #[tokio::test(start_paused = true)]
 async fn a_webhook_that_drops_the_baseline_sees_twenty_patches_at_most() {
     let operator = Operator::start(Apiserver::default());
-    let mut web = deployment("web");
-    web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    let web = hashed(deployment("web"), "foreign");
     operator.apiserver.write_config_map("app", "1");
     operator.apiserver.write_deployment(web);
     let apiserver = operator.apiserver.clone();

@@ -30,8 +30,7 @@ fn loses(operator: &Operator, object: Value) {
 /// Creates a Deployment again, with the config hash that it had.
 fn created_again(mut object: Value, hash: &str) -> Value {
     object["metadata"]["uid"] = json!("again");
-    object["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: hash});
-    object
+    hashed(object, hash)
 }
 
 /// Starts with a held Deployment `web`, which is deleted. ConfigMap `app` changes, and `web` is created again as

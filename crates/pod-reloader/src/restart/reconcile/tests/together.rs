@@ -69,9 +69,7 @@ async fn a_password_that_never_comes_is_waited_for_until_the_time_out() {
     let began = Instant::now();
     operator.changes("user", "2").await;
     pass(30 * MINUTE).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
-    assert_about(patches[0] - began, 15 * MINUTE);
+    assert_about(operator.only_patch() - began, 15 * MINUTE);
     assert_eq!(
         operator.notes("TogetherTimedOut"),
         ["no change of ConfigMap password in time: restarting pods without waiting any longer"]
@@ -135,9 +133,7 @@ async fn a_new_leader_neither_restarts_at_once_nor_waits_for_ever() {
     let began = Instant::now();
     new.sees("web");
     pass(30 * MINUTE).await;
-    let patches = new.patches();
-    assert_eq!(patches.len(), 1);
-    assert_about(patches[0] - began, 15 * MINUTE);
+    assert_about(new.only_patch() - began, 15 * MINUTE);
     let notes = new.notes("WaitingForTogether");
     assert!(
         notes[0].ends_with("not seen: ConfigMap password, ConfigMap user"),
@@ -202,8 +198,7 @@ async fn a_workload_with_a_window_waits_for_both() {
     operator.changes("password", "3").await;
     let began = clock();
     pass(22 * 60 * MINUTE).await;
-    let patches = operator.patches();
-    assert_eq!(patches.len(), 1);
+    assert_eq!(operator.patches().len(), 1);
     assert!(clock() > began);
     assert_eq!(operator.events("RestartPending"), 1);
     assert_eq!(operator.events("TogetherTimedOut"), 0);
