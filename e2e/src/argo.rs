@@ -15,7 +15,7 @@ use crate::{
     programs::go_program,
     real_scene::{LONG, RealScene},
     tool::Tool,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, done_if, wait_for},
 };
 
 /// An Argo CD, whose Applications deploy to the namespace of a scene.
@@ -125,10 +125,10 @@ impl ArgoCd {
         wait_for(&format!("{name} to be synced"), LONG, async || {
             self.must_run()?;
             let status = self.status(name).await?;
-            Ok(match status.is_at_rest() && status.commit == commit {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{status:?}, not at {commit}")),
-            })
+            done_if(
+                status.is_at_rest() && status.commit == commit,
+                format!("{status:?}, not at {commit}"),
+            )
         })
         .await
     }
@@ -144,10 +144,7 @@ impl ArgoCd {
             self.must_run()?;
             let application = self.application(name).await?;
             let asked = &application["metadata"]["annotations"][REFRESH];
-            Ok(match asked.is_null() {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{REFRESH} is {asked}")),
-            })
+            done_if(asked.is_null(), format!("{REFRESH} is {asked}"))
         })
         .await?;
         let after = self.status(name).await?;

@@ -15,7 +15,7 @@ use crate::{
     programs::go_program,
     real_scene::{LONG, RealScene},
     tool::Tool,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, done_if, wait_for},
 };
 
 /// A Flux, whose Kustomizations deploy to the namespace of a scene.
@@ -102,10 +102,10 @@ impl Flux {
             self.must_run()?;
             let status = self.status(name).await?;
             let is_applied = status["lastAppliedRevision"] == revision.as_str();
-            Ok(match is_applied && is_ready(&status) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{status}, not at {revision}")),
-            })
+            done_if(
+                is_applied && is_ready(&status),
+                format!("{status}, not at {revision}"),
+            )
         })
         .await
     }

@@ -17,7 +17,7 @@ use crate::{
     launch::{CONTAINERD_SOCKET, Launch},
     process::Process,
     tool::Tool,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, done_if, wait_for},
 };
 
 /// Waits until `component` answers. Fails at once if its process has ended.
@@ -143,14 +143,13 @@ async fn node_ready(nodes: &Api<Node>, name: &str, patience: Duration) -> Result
         let Some(node) = nodes.get_opt(name).await? else {
             return Ok(Attempt::NotYet("there is no such node".to_owned()));
         };
-        Ok(if is_ready(&node) {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!(
+        done_if(
+            is_ready(&node),
+            format!(
                 "conditions {:?}",
                 node.status.and_then(|status| status.conditions)
-            ))
-        })
+            ),
+        )
     })
     .await
 }

@@ -33,7 +33,7 @@ use crate::{
     machine::MachineProcess,
     tool::Output,
     version::chart,
-    wait::{Attempt, PATIENCE, wait_for},
+    wait::{Attempt, PATIENCE, done_if, wait_for},
     workload::{CONFIG_HASH, Kind, Workload, config_map, key_of},
 };
 
@@ -408,10 +408,10 @@ impl RealScene {
         wait_for(&what, LONG, async || {
             let answers = self.answers(app, path).await?;
             let is_right = |answer: &Option<String>| answer.as_deref() == Some(expected);
-            Ok(match !answers.is_empty() && answers.iter().all(is_right) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{answers:?}")),
-            })
+            done_if(
+                !answers.is_empty() && answers.iter().all(is_right),
+                format!("{answers:?}"),
+            )
         })
         .await
     }

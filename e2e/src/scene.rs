@@ -42,7 +42,7 @@ use crate::{
     proxy::{Proxy, Selection},
     tool::Tool,
     version::Version,
-    wait::{Attempt, PATIENCE, wait_for},
+    wait::{Attempt, PATIENCE, done_if, wait_for},
     workload::{BASELINE, Workload, config_map, key_of},
 };
 
@@ -525,11 +525,10 @@ impl Scene {
                 truth.take_in(kind, &self.namespace, name, stored);
             }
             let expected = truth.config_hash(&object).await?;
-            Ok(if key.as_deref() == Some(&expected) {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(format!("{key:?}, expected {expected}"))
-            })
+            done_if(
+                key.as_deref() == Some(&expected),
+                format!("{key:?}, expected {expected}"),
+            )
         })
         .await
     }
@@ -544,10 +543,10 @@ impl Scene {
         wait_for(&what, PATIENCE, async || {
             let object = self.object(&name).await?;
             let baseline = &object["metadata"]["annotations"][BASELINE];
-            Ok(match baseline.as_str() == expected {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{baseline}, expected {expected:?}")),
-            })
+            done_if(
+                baseline.as_str() == expected,
+                format!("{baseline}, expected {expected:?}"),
+            )
         })
         .await
     }

@@ -24,6 +24,18 @@ impl<T, E: Into<anyhow::Error>> From<std::result::Result<T, E>> for Attempt<T> {
     }
 }
 
+/// Returns an attempt that is done if the condition holds, and otherwise says what was seen instead.
+///
+/// # Errors
+/// Never. An attempt can end with it.
+pub fn done_if(holds: bool, seen: impl Into<String>) -> Result<Attempt<()>> {
+    Ok(if holds {
+        Attempt::Done(())
+    } else {
+        Attempt::NotYet(seen.into())
+    })
+}
+
 /// Calls `attempt` again and again until it is done.
 ///
 /// # Errors

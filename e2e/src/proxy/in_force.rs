@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::rule::Rule;
-use crate::wait::{Attempt, wait_for};
+use crate::wait::{done_if, wait_for};
 
 /// A rule that was added to a proxy.
 #[derive(Clone, Debug)]
@@ -45,11 +45,7 @@ impl RuleInForce {
         let what = format!("{:?} to apply {times} times", self.entry.rule);
         wait_for(&what, timeout, async || {
             let hits = self.hits();
-            Ok(if hits.applied >= times {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(format!("{hits:?}"))
-            })
+            done_if(hits.applied >= times, format!("{hits:?}"))
         })
         .await
     }

@@ -13,7 +13,7 @@ use super::Scene;
 use crate::{
     apply::{api_of, create, try_create},
     own_kinds::own_kinds,
-    wait::{Attempt, PATIENCE, wait_for},
+    wait::{PATIENCE, done_if, wait_for},
     workload::{Kind, Workload},
 };
 
@@ -213,10 +213,10 @@ impl Scene {
         let what = format!("the rollout of {} to be complete", workload.reference());
         wait_for(&what, PATIENCE, async || {
             let object = self.seen(&self.namespace, workload).await?;
-            Ok(match is_rolled_out(workload.kind, &object) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(object["status"].to_string()),
-            })
+            done_if(
+                is_rolled_out(workload.kind, &object),
+                object["status"].to_string(),
+            )
         })
         .await
     }

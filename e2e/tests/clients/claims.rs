@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, RealScene, Repository, chart, merge,
+    PATIENCE, RealScene, Repository, chart, done_if, merge,
     real_scene::LONG,
     wait_for,
     workload::{Workload, config_map},
@@ -176,10 +176,7 @@ pub(crate) async fn each_heals(scene: &RealScene, tool: &impl GitOps, apps: &[Ap
         let what = format!("{} to have two replicas again", app.name);
         wait_for(&what, LONG, async || {
             let replicas = field(scene, app, "{.spec.replicas}").await?;
-            Ok(match replicas == "2" {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(replicas),
-            })
+            done_if(replicas == "2", replicas)
         })
         .await?;
         scene.rolled_out(app.name).await?;
@@ -209,10 +206,7 @@ pub(crate) async fn a_pruned_config_map_is_one_rollout(
             PATIENCE,
             async || {
                 let found = scene.kubectl(&get).await?;
-                Ok(match found.is_empty() {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(found),
-                })
+                done_if(found.is_empty(), found)
             },
         )
         .await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, RealScene,
+    RealScene, done_if,
     real_scene::LONG,
     wait_for,
     workload::{Workload, config_map},
@@ -122,10 +122,10 @@ pub(crate) async fn at_rest(scene: &RealScene, name: &str) -> Result<()> {
 pub(crate) async fn waits_because(scene: &RealScene, app: &str, reason: &str) -> Result<()> {
     wait_for(&format!("a pod of {app} in {reason}"), LONG, async || {
         let reasons = waiting(scene, app).await?;
-        Ok(match reasons.iter().any(|it| it == reason) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{reasons:?}")),
-        })
+        done_if(
+            reasons.iter().any(|it| it == reason),
+            format!("{reasons:?}"),
+        )
     })
     .await
 }

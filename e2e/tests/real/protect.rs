@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, RealScene,
+    PATIENCE, RealScene,
     answers::{ask, container},
+    done_if,
     real_scene::{LONG, address},
     wait_for,
     workload::{Workload, config_map},
@@ -134,10 +135,7 @@ async fn end_once(scene: &RealScene) -> Result<()> {
 async fn dry_run_tells(scene: &RealScene, config_map: &str, words: &str) -> Result<()> {
     wait_for("the webhook to be called", PATIENCE, async || {
         let told = deletion_of(scene, config_map, &["--dry-run=server"]).await?;
-        Ok(match told.contains(words) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(told),
-        })
+        done_if(told.contains(words), told)
     })
     .await
 }
@@ -156,10 +154,7 @@ async fn answer<const PODS: usize>(scene: &RealScene, expected: [&str; PODS]) ->
         let mut answers = scene.answers("web", "/env/ALL_key").await?;
         answers.sort();
         let contents = answers.iter().map(|answer| answer.as_deref());
-        Ok(match contents.eq(expected.map(Some)) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{answers:?}")),
-        })
+        done_if(contents.eq(expected.map(Some)), format!("{answers:?}"))
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::{fs, process::Stdio};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use pod_reloader_e2e::{
-    Attempt, MachineProcess, RealScene,
+    MachineProcess, RealScene, done_if,
     real_scene::{LONG, restarts},
     wait_for,
 };
@@ -64,10 +64,10 @@ async fn restarted(scene: &RealScene, times: i32) -> Result<()> {
         let restarts: i32 = operators.iter().map(restarts).sum();
         ensure!(restarts <= times, "{restarts} restarts, not {times}");
         let ready = operators.iter().filter(|pod| is_ready(pod)).count();
-        Ok(match restarts == times && ready == 2 {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{restarts} restarts, {ready} are ready")),
-        })
+        done_if(
+            restarts == times && ready == 2,
+            format!("{restarts} restarts, {ready} are ready"),
+        )
     })
     .await
 }

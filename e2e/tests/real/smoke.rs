@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, RealScene, real_scene::RELEASE, wait_for, workload::Workload,
+    PATIENCE, RealScene, done_if, real_scene::RELEASE, wait_for, workload::Workload,
 };
 use serde_json::{Value, json};
 
@@ -34,10 +34,7 @@ async fn every_pod_answers_with_a_change_in_each_way_under_attack_and_after_unin
         // Its pods, and what controllers have made of its Services, go a moment later.
         wait_for("everything of the release to go", PATIENCE, async || {
             let left = of_release(scene).await?;
-            Ok(match left.is_empty() {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(left),
-            })
+            done_if(left.is_empty(), left)
         })
         .await?;
         ensure!(state(scene).await? == before, "uninstalling changed web");

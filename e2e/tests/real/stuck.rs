@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, AuditLog, Mark, RealScene,
+    AuditLog, Mark, RealScene, done_if,
     real_scene::{LONG, RELEASE},
     wait_for,
     workload::{Kind, Workload},
@@ -72,10 +72,10 @@ async fn one_answers(scene: &RealScene, app: &str, path: &str, expected: &str) -
     wait_for(&what, LONG, async || {
         let answers = scene.answers(app, path).await?;
         let mut found = answers.iter().flatten();
-        Ok(match found.any(|answer| answer == expected) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{answers:?}")),
-        })
+        done_if(
+            found.any(|answer| answer == expected),
+            format!("{answers:?}"),
+        )
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, PushedImage, RealScene,
+    PATIENCE, PushedImage, RealScene, done_if,
     real_scene::restarts,
     wait_for,
     workload::{Kind, Workload},
@@ -56,10 +56,7 @@ async fn all_run(scene: &RealScene, image: &PushedImage) -> Result<()> {
             .filter_map(|pod| pod.spec)
             .flat_map(|spec| spec.containers);
         let images: BTreeSet<_> = containers.filter_map(|it| it.image).collect();
-        Ok(match images == expected {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{images:?}")),
-        })
+        done_if(images == expected, format!("{images:?}"))
     })
     .await
 }

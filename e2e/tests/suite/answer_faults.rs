@@ -8,7 +8,9 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::ServiceAccount};
 use kube::{Api, api::DeleteParams};
 use pod_reloader_e2e::proxy::{Answer, Fault, Proxy, Requests, Rule, error_event, status};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, PATIENCE, Scene, full, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Expected, Options, Oracles, PATIENCE, Scene, done_if, full, wait_for,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -244,10 +246,7 @@ async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
         let what = "the new token to be used";
         wait_for(what, Duration::from_secs(150), async || {
             let (key, expected) = (scene.key(&web).await?, scene.expected_key(&web).await?);
-            Ok(match key == Some(expected) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("the hash is the old one".to_owned()),
-            })
+            done_if(key == Some(expected), "the hash is the old one")
         })
         .await?;
         println!("taken up after {:?}", began.elapsed());
@@ -276,10 +275,7 @@ async fn refused(scene: &Scene) -> Result<()> {
 async fn all_watched(proxy: &Proxy) -> Result<()> {
     wait_for("all watches", PATIENCE, async || {
         let open = proxy.open_watches(&Requests::any());
-        Ok(match open as u64 >= WATCHES {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{open} are open")),
-        })
+        done_if(open as u64 >= WATCHES, format!("{open} are open"))
     })
     .await
 }

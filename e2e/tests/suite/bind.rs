@@ -9,7 +9,9 @@ mod tenant;
 
 use anyhow::Result;
 use pod_reloader_e2e::crds::crd;
-use pod_reloader_e2e::{Attempt, ControlPlane, Options, PATIENCE, Scene, Tested, merge, wait_for};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, Options, PATIENCE, Scene, Tested, done_if, merge, wait_for,
+};
 use serde_json::{Value, json};
 
 use crate::custom::managed::install_to_stay;
@@ -153,10 +155,10 @@ pub(crate) async fn fields_of_each_kind(scene: &Scene) -> Result<()> {
     wait_for("the fields of the Store", PATIENCE, async || {
         let store = scene.custom_object("example.com/v1", "stores", "store");
         let spec = store.await?["spec"].clone();
-        Ok(match spec["password"] == "1" && spec["port"] == 5432 {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(spec.to_string()),
-        })
+        done_if(
+            spec["password"] == "1" && spec["port"] == 5432,
+            spec.to_string(),
+        )
     })
     .await?;
     for _ in 0..2 {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use pod_reloader_e2e::{Attempt, ControlPlane, PATIENCE, wait_for};
+use pod_reloader_e2e::{ControlPlane, PATIENCE, done_if, wait_for};
 use serde_json::json;
 
 #[tokio::test]
@@ -87,11 +87,10 @@ async fn a_certificate_of_a_ca_is_issued_and_its_ca_bundle_injected() -> Result<
                 value.with_context(|| format!("no {key} in {secret}"))?;
             }
             let injected = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
-            Ok(if *injected == secret["data"]["ca.crt"] {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(format!("caBundle {injected}"))
-            })
+            done_if(
+                *injected == secret["data"]["ca.crt"],
+                format!("caBundle {injected}"),
+            )
         },
     )
     .await?;

@@ -21,7 +21,7 @@ use pod_reloader_e2e::load::all_called;
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Operator, Options,
-    Scene, full, wait_for,
+    Scene, done_if, full, wait_for,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -237,10 +237,7 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
         wait_for("the certificate to be refused", PATIENCE, async || {
             let refusal = scene.is_webhook_called().await.err();
             let said = refusal.map_or_else(String::new, |error| format!("{error:#}"));
-            Ok(match said.contains("x509: certificate is valid for") {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(said),
-            })
+            done_if(said.contains("x509: certificate is valid for"), said)
         })
         .await?;
         // As long as the apiserver refuses it, its CAs are written once more, with an empty line at their end.
@@ -354,10 +351,7 @@ async fn issued(scene: &Scene, certificates: [&str; 2], names: [&str; 2]) -> Res
         }
         let [leaf, ca] = names.map(|name| own(&secrets, name));
         let (leaf, ca) = (leaf.await?, ca.await?);
-        Ok(match leaf.ca_bundle == ca.chain {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("the CA is another".to_owned()),
-        })
+        done_if(leaf.ca_bundle == ca.chain, "the CA is another")
     })
     .await
 }
@@ -488,10 +482,7 @@ async fn observed(scene: &Scene) -> Result<()> {
 /// Waits until a create returns a config hash.
 async fn called(scene: &Scene) -> Result<()> {
     wait_for("the webhook to be called", PATIENCE, async || {
-        Ok(match scene.is_webhook_called().await? {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("it was not".to_owned()),
-        })
+        done_if(scene.is_webhook_called().await?, "it was not")
     })
     .await
 }
@@ -508,10 +499,7 @@ async fn connected_anew(scene: &Scene) -> Result<()> {
     let waiting = async {
         let opened = wait_for("new connections", STANDSTILL, async || {
             let now = connections(port)?;
-            Ok(match now >= expected {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{now}, and {before} before")),
-            })
+            done_if(now >= expected, format!("{now}, and {before} before"))
         })
         .await;
         operator.resume()?;
@@ -568,10 +556,7 @@ async fn started(
 /// Waits until an operator's log contains `text`.
 async fn logs(operator: &Operator, text: &str) -> Result<()> {
     wait_for(&format!("{text:?} in the log"), PATIENCE, async || {
-        Ok(match operator.log()?.contains(text) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("it is silent".to_owned()),
-        })
+        done_if(operator.log()?.contains(text), "it is silent")
     })
     .await
 }
@@ -599,10 +584,7 @@ impl Serves<'_> {
             wait_for("a certificate to be served", PATIENCE, async || {
                 let bundle = scene.ca_bundle().await?;
                 let served = served(&scene.installation, *port, &bundle).await?;
-                Ok(match served == *leaf {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("another one on port {port}")),
-                })
+                done_if(served == *leaf, format!("another one on port {port}"))
             })
             .await?;
         }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Mark, Options, PATIENCE, Scene, Snapshot, done_if, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -535,15 +535,11 @@ async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<
         // Some issuers create a Secret first and fill it later.
         wait_for("the operator to have read it", PATIENCE, async || {
             let requests = scene.requests(mark).await?;
-            Ok(
-                if requests
+            done_if(
+                requests
                     .iter()
-                    .any(|request| request.uri.ends_with("/configmaps/app"))
-                {
-                    Attempt::Done(())
-                } else {
-                    Attempt::NotYet("it has not".to_owned())
-                },
+                    .any(|request| request.uri.ends_with("/configmaps/app")),
+                "it has not",
             )
         })
         .await?;

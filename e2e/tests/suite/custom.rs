@@ -9,7 +9,9 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Operator, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, Mark, Operator, Options, PATIENCE, Scene, done_if, wait_for,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -388,10 +390,10 @@ async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> R
         wait_for("the Job to count as active", PATIENCE, async || {
             let cron_job = scene.object("cronjob/nightly").await?;
             let active = &cron_job["status"]["active"];
-            Ok(match active[0]["uid"] == first["metadata"]["uid"] {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(active.to_string()),
-            })
+            done_if(
+                active[0]["uid"] == first["metadata"]["uid"],
+                active.to_string(),
+            )
         })
         .await?;
         scene.apply(&[config_map("app", "3")]).await?;
@@ -503,10 +505,7 @@ async fn the_loop_gives_way_to_owners_that_revert_the_hash_or_the_restart_time()
             wait_for("a turn for a change", PATIENCE, async || {
                 let turns = turns_of_each(scene, mark, &all).await?;
                 let had_one = turns.iter().zip(&later).all(|(turns, later)| turns > later);
-                Ok(match had_one {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{turns:?}, before {later:?}")),
-                })
+                done_if(had_one, format!("{turns:?}, before {later:?}"))
             })
             .await?;
             let turns = turns_of_each(scene, mark, &all).await?;
@@ -683,10 +682,7 @@ async fn kinds_that_are_not_installed_are_neither_queried_nor_reported() -> Resu
         wait_for("three looks", PATIENCE, async || {
             let requests = scene.requests(mark).await?;
             let looks = requests.iter().filter(|it| it.uri == "/apis").count();
-            Ok(match looks >= 3 {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{looks}")),
-            })
+            done_if(looks >= 3, format!("{looks}"))
         })
         .await?;
         let requests = scene.requests(mark).await?;
@@ -863,10 +859,7 @@ async fn event(scene: &Scene, managed: &Managed, reason: &str) -> Result<()> {
                 && event["regarding"]["kind"] == managed.manifest["kind"]
                 && event["regarding"]["name"] == managed.manifest["metadata"]["name"]
         };
-        Ok(match events.iter().any(is_it) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("there is none".to_owned()),
-        })
+        done_if(events.iter().any(is_it), "there is none")
     })
     .await
 }

@@ -12,7 +12,7 @@ use kube::{
 use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, full, wait_for,
+    CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, done_if, full, wait_for,
 };
 use serde_json::json;
 use tokio::time::{interval, timeout};
@@ -135,11 +135,7 @@ impl Rules {
     pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
         let what = format!("{:?} to apply {times} times", self.0.first());
         wait_for(&what, PATIENCE, async || {
-            Ok(if self.applied() >= times {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(format!("{}", self.applied()))
-            })
+            done_if(self.applied() >= times, format!("{}", self.applied()))
         })
         .await
     }

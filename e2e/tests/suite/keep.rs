@@ -8,7 +8,9 @@ use kube::{Api, ResourceExt};
 use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::{
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, done_if, merge, wait_for,
+};
 use serde_json::{Value, json};
 
 const KEPT: &str = "pod-reloader.cs.sap.com/kept";
@@ -87,10 +89,7 @@ async fn is_called(scene: &Scene, name: &str) -> Result<()> {
     let delete = ["delete", "configmap", name, "--dry-run=server"];
     wait_for("the webhook to be called", PATIENCE, async || {
         let output = scene.kubectl_output(&delete, "").await?;
-        Ok(match output.stderr.contains("it comes back") {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(output.stderr),
-        })
+        done_if(output.stderr.contains("it comes back"), output.stderr)
     })
     .await
 }
@@ -134,10 +133,10 @@ async fn nothing_is_stored(scene: &Scene) -> Result<()> {
     let stored = kube::api::ListParams::default().labels("pod-reloader.cs.sap.com/kept=stored");
     wait_for("what is stored to go", PATIENCE, async || {
         let stored = config_maps(scene).list(&stored).await?;
-        Ok(match stored.items.is_empty() {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(stored.iter().map(ResourceExt::name_any).collect()),
-        })
+        done_if(
+            stored.items.is_empty(),
+            stored.iter().map(ResourceExt::name_any).collect::<String>(),
+        )
     })
     .await
 }

@@ -8,8 +8,8 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, Expected, Mark, Operator, Options, Oracles, PATIENCE, Scene, crowd, full,
-    has_own_values, wait_for,
+    Attempt, CANARY, Expected, Mark, Operator, Options, Oracles, PATIENCE, Scene, crowd, done_if,
+    full, has_own_values, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -65,10 +65,7 @@ async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()>
         let patience = PATIENCE * if has_own_values() { 10 } else { 1 };
         wait_for("all to be restarted", patience, async || {
             let count = scene.carrying(&scene.namespace, &key).await?;
-            Ok(match count == size {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{count} are")),
-            })
+            done_if(count == size, format!("{count} are"))
         })
         .await?;
         let took = killed.elapsed();
@@ -379,11 +376,7 @@ async fn restarted(operator: &Operator, count: usize) -> Result<()> {
     let what = format!("{count} restarts");
     wait_for(&what, PATIENCE, async || {
         let restarts = restarts(operator).await?;
-        Ok(if restarts >= count {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("{restarts}"))
-        })
+        done_if(restarts >= count, format!("{restarts}"))
     })
     .await
 }

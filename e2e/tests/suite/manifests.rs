@@ -10,7 +10,7 @@ use kube::{Api, api::ListParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_of};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Installation, OLDEST_KUBERNETES, Operator,
-    PATIENCE, Programs, chart, free_port, merge, wait_for,
+    PATIENCE, Programs, chart, done_if, free_port, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -148,10 +148,7 @@ async fn live(control_plane: &ControlPlane) -> Result<()> {
     let sets: Api<ReplicaSet> = Api::namespaced(client, "shop");
     wait_for("the pods to be replaced", PATIENCE, async || {
         let sets = sets.list_metadata(&ListParams::default()).await?;
-        Ok(match sets.items.len() > 1 {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("there is one ReplicaSet at most".to_owned()),
-        })
+        done_if(sets.items.len() > 1, "there is one ReplicaSet at most")
     })
     .await?;
 
@@ -291,10 +288,7 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
     ];
     wait_for("the webhook to be called", PATIENCE, async || {
         let object = kubectl.run_with_input(&create, &web).await?;
-        Ok(match object.contains(CONFIG_HASH) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(object),
-        })
+        done_if(object.contains(CONFIG_HASH), object)
     })
     .await?;
 

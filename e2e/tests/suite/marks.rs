@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use http::{Method, Request};
 use kube::Client;
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{PATIENCE, Scene, done_if, wait_for};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -182,10 +182,10 @@ impl Marks<'_> {
                 None => None,
             };
             let may_delete = may(client, Method::DELETE, path, &Value::Null).await?;
-            Ok(match (may_write, may_delete) == expected {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("write: {may_write:?}, delete: {may_delete}")),
-            })
+            done_if(
+                (may_write, may_delete) == expected,
+                format!("write: {may_write:?}, delete: {may_delete}"),
+            )
         })
         .await
     }

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Installation, Operator, Options, PATIENCE, Scene, oracle, wait_for,
+    Attempt, ControlPlane, Installation, Operator, Options, PATIENCE, Scene, done_if, oracle,
+    wait_for,
 };
 use serde_json::{Value, json};
 
@@ -123,11 +124,10 @@ async fn a_first_stamp_can_be_a_baseline_without_a_rollout() -> Result<()> {
         wait_for("the baseline", PATIENCE, async || {
             let object = scene.object(&web.reference()).await?;
             let baseline = &object["metadata"]["annotations"][BASELINE];
-            Ok(if baseline.as_str() == Some(&expected) {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(format!("{baseline}, expected {expected}"))
-            })
+            done_if(
+                baseline.as_str() == Some(&expected),
+                format!("{baseline}, expected {expected}"),
+            )
         })
         .await?;
         scene.rolls_not(&web, &before).await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::receiver::Receiver;
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::{Attempt, CANARY, Options, PATIENCE, Scene, done_if, merge, wait_for};
 use serde_json::{Value, json};
 
 /// A part of the URL that must not show up anywhere.
@@ -60,10 +60,7 @@ async fn each_rollout_is_one_message_and_nothing_else_is_a_message() -> Result<(
         wait_for("each message to be counted", PATIENCE, async || {
             let counted = format!("{sent} {}\n", receiver.messages().len());
             let metrics = scene.operator.metrics().await?;
-            Ok(match metrics.contains(&counted) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(metrics),
-            })
+            done_if(metrics.contains(&counted), metrics)
         })
         .await?;
         for said in [scene.operator.log()?, scene.operator.metrics().await?] {
@@ -115,10 +112,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
         let file = file.context("the operator is told no file")?;
         wait_for("the file to change", PATIENCE, async || {
             let content = std::fs::read_to_string(file)?;
-            Ok(match content == second.url(CREDENTIAL) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(content),
-            })
+            done_if(content == second.url(CREDENTIAL), content)
         })
         .await?;
         scene.apply(&[config_map("app", "3")]).await?;
@@ -136,10 +130,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
 /// Checks if a message in Slack's format names a Deployment.
 fn told(receiver: &Receiver, name: &str) -> Result<Attempt<()>> {
     let messages = format!("{:?}", receiver.messages());
-    Ok(match messages.contains(&format!("/{name}`")) {
-        true => Attempt::Done(()),
-        false => Attempt::NotYet(messages),
-    })
+    done_if(messages.contains(&format!("/{name}`")), messages)
 }
 
 #[tokio::test]

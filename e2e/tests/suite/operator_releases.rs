@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{BASELINE, Workload, config_map, key_of};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, chart, full, oracle, wait_for,
+    AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, chart, done_if, full, oracle, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -293,10 +293,7 @@ async fn two_releases_that_manage_one_workload_write_less_and_less_and_roll_noth
         for scene in [stage.a, stage.b] {
             wait_for("it to have tried again and again", PATIENCE, async || {
                 let tries = stage.writes(scene, mark).await?.len();
-                Ok(match tries >= TRIES {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{tries} times")),
-                })
+                done_if(tries >= TRIES, format!("{tries} times"))
             })
             .await?;
         }
@@ -416,10 +413,10 @@ impl Stage<'_> {
             let mark = scene.mark().await?;
             scene.try_create(&self.namespace, &probe).await?;
             let called = reviews_in(scene, &self.namespace, mark).await?;
-            Ok(match called.contains(&scene.installation.namespace) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{called:?}")),
-            })
+            done_if(
+                called.contains(&scene.installation.namespace),
+                format!("{called:?}"),
+            )
         })
         .await
     }
@@ -463,10 +460,10 @@ impl Stage<'_> {
             let key = key_of(&object).context("no hash")?;
             let hash = self.expected(scene, workload).await?;
             let baseline = &object["metadata"]["annotations"][BASELINE];
-            Ok(match *baseline == json!(format!("{key}={hash}")) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(baseline.to_string()),
-            })
+            done_if(
+                *baseline == json!(format!("{key}={hash}")),
+                baseline.to_string(),
+            )
         })
         .await
     }
@@ -483,10 +480,10 @@ impl Stage<'_> {
         wait_for(&what, PATIENCE, async || {
             let key = key_of(&self.object(workload).await?);
             let expected = self.expected(scene, workload).await?;
-            Ok(match key.as_deref() == Some(&*expected) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{key:?}, expected {expected}")),
-            })
+            done_if(
+                key.as_deref() == Some(&*expected),
+                format!("{key:?}, expected {expected}"),
+            )
         })
         .await?;
         self.quiet().await?;

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, oracle, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, merge, oracle, wait_for};
 use serde_json::{Value, json};
 
 use self::pods::pins_are_in_force;
@@ -122,10 +122,7 @@ pub(crate) async fn has_pins(scene: &Scene, workload: &Workload, pins: &str) -> 
     let what = format!("{} to have the pins {pins}", workload.reference());
     wait_for(&what, PATIENCE, async || {
         let own = template_annotation(scene, workload, PINS).await?;
-        Ok(match own.as_deref() == Some(pins) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{own:?}")),
-        })
+        done_if(own.as_deref() == Some(pins), format!("{own:?}"))
     })
     .await
 }
@@ -135,10 +132,7 @@ pub(crate) async fn pods_use(scene: &Scene, workload: &Workload, copy: &str) -> 
     let what = format!("the pods of {} to use {copy}", workload.reference());
     wait_for(&what, PATIENCE, async || {
         let used = config_maps_of_pods(scene, &workload.name).await?;
-        Ok(match used.len() == 1 && used.contains(copy) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{used:?}")),
-        })
+        done_if(used.len() == 1 && used.contains(copy), format!("{used:?}"))
     })
     .await
 }

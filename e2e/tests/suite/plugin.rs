@@ -19,8 +19,8 @@ use kube::{Api, api::PostParams};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, Options, Output, PATIENCE, Scene, has_mutating_policies,
-    wait_for,
+    Attempt, CANARY, ControlPlane, Options, Output, PATIENCE, Scene, done_if,
+    has_mutating_policies, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -212,10 +212,7 @@ async fn explain_knows_the_hash_of_somebody_else_and_its_baseline(scene: &Scene)
         let told = text(scene, &["explain", "deploy/web"])
             .await
             .unwrap_or_default();
-        Ok(match told.contains("current, by its annotation") {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(told),
-        })
+        done_if(told.contains("current, by its annotation"), told)
     })
     .await
 }
@@ -530,10 +527,7 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
                 "the apiserver cannot reach it",
             ];
             let is_told = lines.iter().all(|line| down.stdout.contains(line));
-            Ok(match is_told && down.code == Some(1) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(down.stdout),
-            })
+            done_if(is_told && down.code == Some(1), down.stdout)
         })
         .await
     })
@@ -1148,10 +1142,7 @@ async fn may_list(scene: &Scene, namespace: &str, user: &str) -> Result<()> {
     wait_for(&what, PATIENCE, async || {
         let answer = reviews.create(&PostParams::default(), &review).await?;
         let status = answer.status.unwrap_or_default();
-        Ok(match status.allowed {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{status:?}")),
-        })
+        done_if(status.allowed, format!("{status:?}"))
     })
     .await
 }

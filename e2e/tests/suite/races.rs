@@ -15,7 +15,9 @@ use kube::{
 };
 use pod_reloader_e2e::proxy::{Fault, Proxy, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, Workload, config_map, key_of};
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, done_if, wait_for,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -242,10 +244,7 @@ async fn failed_write(scene: &Scene, mark: Mark) -> Result<()> {
         let mut writes = scene.requests(mark).await?;
         writes.retain(|event| event.verb == "patch" && event.name == "web");
         let codes: Vec<_> = writes.iter().map(|event| event.code).collect();
-        Ok(match codes.contains(&Some(422)) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{codes:?}")),
-        })
+        done_if(codes.contains(&Some(422)), format!("{codes:?}"))
     })
     .await
 }
@@ -359,10 +358,7 @@ async fn observed(scene: &Scene) -> Result<()> {
             let spec = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
             spec.is_some_and(|made| image(&made.spec) == image(&template.spec))
         });
-        Ok(match made {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("no ReplicaSet yet".to_owned()),
-        })
+        done_if(made, "no ReplicaSet yet")
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Tested, merge, own_kinds,
+    AuditEvent, Mark, Options, PATIENCE, Scene, Tested, done_if, merge, own_kinds,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
     workload::{CONFIG_MAPS, Kind, Workload, config_map, secret},
@@ -92,10 +92,7 @@ async fn beside_a_writer_the_operator_uses_every_rule_and_lacks_none() -> Result
             let tried = scene.try_create(&scene.namespace, &harbor).await;
             let requests = scene.requests(scene.began()).await?;
             let looked = requests.iter().any(|it| it.resource == "fieldbindings");
-            Ok(match looked {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{tried:?}")),
-            })
+            done_if(looked, format!("{tried:?}"))
         })
         .await?;
         uses_every_rule(scene, &["Role", "Role"]).await
@@ -391,11 +388,7 @@ async fn uses_every_rule_since(scene: &Scene, began: Mark, kinds: &[&str]) -> Re
         ensure!(refused.is_empty(), "a rule is missing: {refused:?}");
         let used: BTreeSet<Permission> = requests.iter().flat_map(permissions).collect();
         let unused: Vec<_> = granted.difference(&used).collect();
-        Ok(if unused.is_empty() {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("unused: {unused:?}"))
-        })
+        done_if(unused.is_empty(), format!("unused: {unused:?}"))
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Expected, Options, Oracles, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{CANARY, Expected, Options, Oracles, PATIENCE, Scene, done_if, wait_for};
 
 #[tokio::test]
 async fn calls_go_to_replicas_that_are_ready_and_one_of_them_leads() -> Result<()> {
@@ -58,11 +58,7 @@ async fn only_ready(scene: &Scene, count: usize) -> Result<()> {
     let what = format!("{count} replicas to be called");
     wait_for(&what, PATIENCE, async || {
         let ready = scene.balancer()?.ready();
-        Ok(if ready.len() == count {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("{ready:?}"))
-        })
+        done_if(ready.len() == count, format!("{ready:?}"))
     })
     .await
 }

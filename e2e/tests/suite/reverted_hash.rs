@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, Mark, Options, PATIENCE, Scene, full, lacks_mutating_policies, wait_for,
+    Mark, Options, PATIENCE, Scene, done_if, full, lacks_mutating_policies, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -57,10 +57,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
         let gone = Instant::now();
         wait_for("the hash to be set", PATIENCE, async || {
             let (key, expected) = (scene.key(&web).await?, scene.expected_key(&web).await?);
-            Ok(match key == Some(expected) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("it is not".to_owned()),
-            })
+            done_if(key == Some(expected), "it is not")
         })
         .await?;
         println!("set {:?} after the policy was deleted", gone.elapsed());
@@ -81,10 +78,7 @@ async fn in_force(scene: &Scene, web: &Workload) -> Result<()> {
     let label = [&label[..], &["--dry-run=server", "--output=json"]].concat();
     wait_for("the policy to be in force", PATIENCE, async || {
         let object = scene.kubectl(&label).await?;
-        Ok(match object.contains(NOTE) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("it is not".to_owned()),
-        })
+        done_if(object.contains(NOTE), "it is not")
     })
     .await
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, crowd, full, wait_for};
+use pod_reloader_e2e::{AuditEvent, Options, PATIENCE, Scene, crowd, done_if, full, wait_for};
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -44,10 +44,7 @@ async fn a_replica_that_is_killed_fails_writes_for_a_moment_only() -> Result<()>
             let what = "only the other replica to be called";
             wait_for(what, PATIENCE, async || {
                 let ready = scene.balancer()?.ready();
-                Ok(match ready == [replicas[1].port] {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{ready:?} are")),
-                })
+                done_if(ready == [replicas[1].port], format!("{ready:?} are"))
             })
             .await
         });
@@ -71,10 +68,7 @@ async fn all_succeed(scene: &Scene, workloads: &[Workload], count: usize) -> Res
     let written = AtomicUsize::new(0);
     let enough = wait_for("writes", PATIENCE, async || {
         let written = written.load(Ordering::Relaxed);
-        Ok(match written >= count {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{written} of {count}")),
-        })
+        done_if(written >= count, format!("{written} of {count}"))
     });
     tokio::select! {
         enough = enough => enough,

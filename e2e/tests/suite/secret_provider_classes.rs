@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Options, PATIENCE, Scene, Snapshot, merge, wait_for,
+    Attempt, ControlPlane, Options, PATIENCE, Scene, Snapshot, done_if, merge, wait_for,
 };
 use serde_json::json;
 
@@ -39,10 +39,10 @@ pub(crate) async fn play(
             let requests = scene.requests(scene.began()).await?;
             let of_statuses = |uri: &str| uri.contains("/secretproviderclasspodstatuses?");
             let is_watched = |uri: &str| of_statuses(uri) && uri.contains("watch=true");
-            Ok(match requests.iter().any(|it| is_watched(&it.uri)) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("there is none".to_owned()),
-            })
+            done_if(
+                requests.iter().any(|it| is_watched(&it.uri)),
+                "there is none",
+            )
         })
         .await?;
         test(scene).await

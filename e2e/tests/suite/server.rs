@@ -17,7 +17,7 @@ use k8s_openapi::ByteString;
 use pod_reloader_e2e::{
     Attempt, Options, PATIENCE, Scene,
     caller::{self, Answered, Caller, answer, chunked, create, request, update},
-    full,
+    done_if, full,
     load::{Latencies, under_load},
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
@@ -469,10 +469,7 @@ async fn reviews_full_of_tiny_items_take_little_memory_and_give_it_back() -> Res
         }
         wait_for("the memory to be given back", PATIENCE, async || {
             let more = process.resident_memory()?.saturating_sub(before);
-            Ok(match more < 8 << 20 {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{} KiB", more >> 10)),
-            })
+            done_if(more < 8 << 20, format!("{} KiB", more >> 10))
         })
         .await
     })

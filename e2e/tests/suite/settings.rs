@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, PATIENCE, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, done_if, wait_for};
 use pod_reloader_e2e::{Options, Scene};
 use serde_json::{Value, json};
 
@@ -162,10 +162,7 @@ async fn orphan(scene: &Scene, workload: &Workload) -> Result<()> {
             let metadata = &revision["metadata"];
             metadata["labels"]["app"] == *label && !metadata["ownerReferences"].is_null()
         };
-        Ok(match revisions.iter().any(is_owned) {
-            true => Attempt::NotYet("they have an owner".to_owned()),
-            false => Attempt::Done(()),
-        })
+        done_if(!revisions.iter().any(is_owned), "they have an owner")
     })
     .await
 }
@@ -228,10 +225,7 @@ async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()>
         let before = scene.snapshot(&web).await?;
         wait_for("the ReplicaSet to have the hold", PATIENCE, async || {
             let sets = json!(scene.objects("apps/v1", "ReplicaSet").await?);
-            Ok(match sets.to_string().contains(HOLD) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("not yet".to_owned()),
-            })
+            done_if(sets.to_string().contains(HOLD), "not yet")
         })
         .await?;
         orphan(scene, &web).await?;

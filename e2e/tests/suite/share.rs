@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, done_if, full, oracle, wait_for};
 use serde_json::json;
 
 /// Number of names that each of the large Deployments lists: the maximum.
@@ -96,10 +96,7 @@ async fn left_out(scene: &Scene, is_it: impl Fn(usize) -> bool) -> Result<()> {
                 .lines()
                 .find_map(|line| line.strip_prefix("pod_reloader_left_out_workloads "));
             let shown: usize = shown.context("the metric is there")?.parse()?;
-            Ok(match is_it(shown) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{shown} are left out")),
-            })
+            done_if(is_it(shown), format!("{shown} are left out"))
         },
     )
     .await

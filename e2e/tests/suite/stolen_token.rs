@@ -7,7 +7,7 @@ use http::{Method, Request};
 use kube::Client;
 use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map, secret as secret_of};
 use pod_reloader_e2e::{
-    Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, merge, wait_for,
+    Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, done_if, merge, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -322,10 +322,7 @@ async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> R
                 wrong.push(format!("{row}: {answer:?} to {request:?}"));
             }
         }
-        Ok(match wrong.is_empty() {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(wrong.join("\n")),
-        })
+        done_if(wrong.is_empty(), wrong.join("\n"))
     })
     .await
     .with_context(|| format!("{process:?}"))

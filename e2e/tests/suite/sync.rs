@@ -21,8 +21,8 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostPar
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, full, merge,
-    proxy::Selection, wait_for,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, done_if, full,
+    merge, proxy::Selection, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -134,10 +134,7 @@ pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
             let data = copy
                 .map(|copy| copy["data"].to_string())
                 .unwrap_or_default();
-            Ok(match data.contains(&format!("\"{value}\"")) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(data),
-            })
+            done_if(data.contains(&format!("\"{value}\"")), data)
         })
         .await?;
     }
@@ -359,10 +356,7 @@ async fn rests(scene: &Scene, object: &Value) -> Result<()> {
     wait_for("the status to tell it", PATIENCE, async || {
         let status = read_sync(scene, name).await?["status"].clone();
         let is_told = status["selected"] == selected && status["conditions"][0]["status"] == "True";
-        Ok(match is_told {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(status.to_string()),
-        })
+        done_if(is_told, status.to_string())
     })
     .await
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, wait_for,
+    Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, done_if, wait_for,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -107,10 +107,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
             .await?;
         let alarm = "a key that is not in the Secret of the hash keys";
         wait_for("the log to name the lost key", PATIENCE, async || {
-            Ok(match scene.operator.log()?.contains(alarm) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("it is silent".to_owned()),
-            })
+            done_if(scene.operator.log()?.contains(alarm), "it is silent")
         })
         .await?;
 
@@ -165,11 +162,7 @@ async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> R
             async || {
                 set_key(scene, &other, &unknown).await?;
                 let key = scene.key(&other).await?;
-                Ok(if key.as_deref() == Some(&unknown) {
-                    Attempt::Done(())
-                } else {
-                    Attempt::NotYet(format!("{key:?}"))
-                })
+                done_if(key.as_deref() == Some(&unknown), format!("{key:?}"))
             },
         )
         .await?;
@@ -351,10 +344,7 @@ async fn restored_with_other_keys(operator: Comes) -> Result<()> {
         wait_for("the ReplicaSets to be gone", PATIENCE, async || {
             let mut left = scene.objects("apps/v1", "ReplicaSet").await?;
             left.extend(scene.objects("apps/v1", "ControllerRevision").await?);
-            Ok(match left.is_empty() {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{left:?}")),
-            })
+            done_if(left.is_empty(), format!("{left:?}"))
         })
         .await?;
         forget_keys(scene).await?;

@@ -22,7 +22,7 @@ use kube::{
 use pod_reloader_e2e::caller::{Caller, answer, create, request};
 use pod_reloader_e2e::load::{Latencies, under_load};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, full, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, done_if, full, oracle, wait_for};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -285,10 +285,7 @@ impl<'a> Users<'a> {
         let all = self.workloads.len();
         wait_for("the users' workloads to be rolled", PATIENCE, async || {
             let count = self.scene.carrying(&self.scene.namespace, &key).await?;
-            Ok(match count == all {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{count} of {all} are")),
-            })
+            done_if(count == all, format!("{count} of {all} are"))
         })
         .await?;
         Ok(began.elapsed())
@@ -497,10 +494,7 @@ impl<'a> Worst<'a> {
             let what = format!("an Event {reason} in {}", self.namespace);
             wait_for(&what, patience, async || {
                 let events = scene.events_in(self.namespace).await?;
-                Ok(match events.iter().any(|event| event["reason"] == reason) {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet("none".to_owned()),
-                })
+                done_if(events.iter().any(|event| event["reason"] == reason), "none")
             })
             .await?;
         }

@@ -1,7 +1,7 @@
 //! The number of watches of a leader, as the tables of `docs/scale.md` have it.
 
 use anyhow::{Context, Result, bail, ensure};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("../../../docs/scale.md");
@@ -13,10 +13,7 @@ pub(crate) async fn are_as_documented(scene: &Scene) -> Result<()> {
         let watches = scene.watches_of(&scene.installation, scene.began()).await?;
         let seen = format!("{expected} are documented: {watches:?}");
         ensure!(watches.len() <= expected, "{seen}");
-        Ok(match watches.len() == expected {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(seen),
-        })
+        done_if(watches.len() == expected, seen)
     })
     .await
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Scene,
     crds::crd,
-    wait_for,
+    done_if, wait_for,
     workload::{CONFIG_HASH, CONFIG_MAPS, config_map},
 };
 use serde_json::{Value, json};
@@ -143,10 +143,7 @@ async fn carried(scene: &Scene, kind: &str, count: usize) -> Result<()> {
     wait_for(&what, Duration::from_secs(300), async || {
         let output = scene.kubectl(&["get", resource, "--output=json"]).await?;
         let carrying = output.matches(&format!("\"{CONFIG_HASH}\":")).count();
-        Ok(match carrying >= count {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{carrying} of {count}")),
-        })
+        done_if(carrying >= count, format!("{carrying} of {count}"))
     })
     .await
 }

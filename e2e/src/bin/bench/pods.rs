@@ -8,7 +8,7 @@ use kube::{
     Api,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams},
 };
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -112,10 +112,7 @@ impl Policy {
                 Err(error) => return Ok(Attempt::NotYet(error.to_string())),
             };
             let name = &created["spec"]["volumes"][0]["configMap"]["name"];
-            Ok(match name == expected {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(name.to_string()),
-            })
+            done_if(name == expected, name.to_string())
         })
         .await
     }

@@ -4,7 +4,7 @@ use std::{cell::Cell, collections::BTreeSet};
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, RealScene,
+    PATIENCE, RealScene, done_if,
     real_scene::RELEASE,
     wait_for,
     workload::{Workload, config_map},
@@ -135,10 +135,7 @@ async fn scale_operator(scene: &RealScene, replicas: usize) -> Result<()> {
         PATIENCE,
         async || {
             let running = scene.operator_processes()?.len();
-            Ok(match running == replicas {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{running} run")),
-            })
+            done_if(running == replicas, format!("{running} run"))
         },
     )
     .await

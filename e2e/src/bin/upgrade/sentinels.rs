@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, api::ListParams};
 use pod_reloader_e2e::features::LEFT_OUT;
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Scene, wait_for};
+use pod_reloader_e2e::{Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 /// Two Deployments in each namespace: one that lists a ConfigMap, and one that lists a Secret.
@@ -60,10 +60,7 @@ impl Sentinels {
                 let is_same = |id: &&Id| after.get(id) == before.get(id);
                 let same: Vec<_> = before.keys().filter(is_same).collect();
                 let same: Vec<_> = same.iter().filter(|id| is_restarted(values, id)).collect();
-                Ok(match same.is_empty() {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("not yet {same:?}")),
-                })
+                done_if(same.is_empty(), format!("not yet {same:?}"))
             })
             .await?;
         }

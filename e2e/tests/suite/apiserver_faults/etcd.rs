@@ -7,7 +7,8 @@ use http::Method;
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, Component, EtcdCopy, Expected, Oracles, PATIENCE, Restore, Scene, full, wait_for,
+    Attempt, Component, EtcdCopy, Expected, Oracles, PATIENCE, Restore, Scene, done_if, full,
+    wait_for,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -127,10 +128,7 @@ async fn restore_under_the_apiserver<'a>(scene: &'a Scene, oracles: Oracles<'a>)
     let control_plane = &scene.control_plane;
     copy.restore(control_plane, Restore::UnderApiserver).await?;
     wait_for("a leader to read everything again", PATIENCE, async || {
-        Ok(match terms_begun(scene)? > before {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("no term has begun".to_owned()),
-        })
+        done_if(terms_begun(scene)? > before, "no term has begun")
     })
     .await?;
     scene

@@ -1,7 +1,7 @@
 //! A custom resource is created without the required fields that are bound.
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::{becomes, binding_fields, harbor, harbor_s3, s3, with_definitions};
@@ -38,10 +38,7 @@ async fn a_required_field_is_filled_as_the_object_is_created_and_refused_without
             let is_left = output.stderr.contains(warning)
                 && output.stderr.contains("s3.region: Required value");
             let is_filled = !output.stderr.contains("s3.bucket: Required value");
-            Ok(match is_left && is_filled {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(output.stderr),
-            })
+            done_if(is_left && is_filled, output.stderr)
         })
         .await?;
         scene.apply(&[with_region(s3("AKIA1", "images"))]).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::{binding_fields, harbor, harbor_s3, s3, with_definitions};
@@ -46,10 +46,7 @@ async fn a_key_is_in_its_field_within_a_second_and_nothing_else_costs_a_write() 
         wait_for("it to look at the field", PATIENCE, async || {
             let requests = scene.requests(restarted).await?;
             let looked = requests.iter().any(|it| it.verb == "get" && it.resource == HARBORS);
-            Ok(match looked {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(String::new()),
-            })
+            done_if(looked, "")
         })
         .await?;
         rests(scene).await?;
@@ -206,10 +203,10 @@ pub(super) async fn has(
     };
     wait_for(&format!("{pointer} of {name}"), PATIENCE, async || {
         let object = scene.custom_object(version, plural, name).await?;
-        Ok(match object.pointer(pointer) == Some(&value) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(object["spec"].to_string()),
-        })
+        done_if(
+            object.pointer(pointer) == Some(&value),
+            object["spec"].to_string(),
+        )
     })
     .await
 }

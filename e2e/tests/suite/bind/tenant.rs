@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use http::{Request, header::CONTENT_TYPE};
 use pod_reloader_e2e::proxy::Selection;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, full, merge, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, done_if, full, merge, wait_for,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -199,10 +201,10 @@ impl Large {
         wait_for(&what, PATIENCE, async || {
             let get = Request::get(&url).body(Vec::new())?;
             let object = scene.client.request_text(get).await?;
-            Ok(match object.contains(&password) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("it is not in {} bytes", object.len())),
-            })
+            done_if(
+                object.contains(&password),
+                format!("it is not in {} bytes", object.len()),
+            )
         })
         .await
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::oracle::{self, Truth};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, SECRETS, Workload};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{PATIENCE, Scene, Snapshot, done_if, wait_for};
 use serde_json::{Value, json};
 
 /// A workload without pods, and the names of the objects that are tracked for it, comma-separated, each as a whole.
@@ -59,10 +59,10 @@ impl Case {
         let name = self.workload.reference();
         wait_for(&format!("the hash of {name}"), PATIENCE, async || {
             let (key, hash) = (scene.key(&self.workload).await?, self.hash(scene).await?);
-            Ok(match key.as_deref() == Some(&hash) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{key:?}, expected {hash}")),
-            })
+            done_if(
+                key.as_deref() == Some(&hash),
+                format!("{key:?}, expected {hash}"),
+            )
         })
         .await
     }

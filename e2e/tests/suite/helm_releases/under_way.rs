@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::{App, CONFIG, Flavour, deployment};
@@ -34,10 +34,7 @@ async fn a_hook_that_needs_the_new_pods_succeeds() -> Result<()> {
                 let what = format!("{name} to get another hash than {:?}", before.key);
                 wait_for(&what, PATIENCE, async || {
                     let key = scene.key(&web).await?;
-                    Ok(match key == before.key {
-                        true => Attempt::NotYet("the same".to_owned()),
-                        false => Attempt::Done(()),
-                    })
+                    done_if(key != before.key, "the same")
                 })
                 .await?;
                 finish(scene, name).await
@@ -81,10 +78,7 @@ async fn config_that_is_a_hook_waits_for_the_workload_and_for_no_other_release()
             wait_for(&release, PATIENCE, async || {
                 let explain = ["explain", &workload, &namespace];
                 let explained = plugin.output(&explain, "").await?.stdout;
-                Ok(match explained.contains(&release) {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(explained),
-                })
+                done_if(explained.contains(&release), explained)
             })
             .await?;
             // It is not held by the release of somebody else once its own has ended.

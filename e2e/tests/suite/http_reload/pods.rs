@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, wait_for};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -82,10 +82,7 @@ impl<'a> Pods<'a> {
             for pod in &pods {
                 self.run(pod).await?;
             }
-            Ok(match pods.len() == count {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{} pods", pods.len())),
-            })
+            done_if(pods.len() == count, format!("{} pods", pods.len()))
         })
         .await
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use kube::{Client, Config};
 use pod_reloader_e2e::{
-    Attempt, PATIENCE, Process, Program, Scene, free_port, prometheus, wait_for,
+    Attempt, PATIENCE, Process, Program, Scene, done_if, free_port, prometheus, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -97,10 +97,7 @@ async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> 
             // After a scrape that took too long, nothing answers until the next one.
             wait_for(&format!("an answer to {text}"), PATIENCE, async || {
                 let found = prometheus.query(&text).await?;
-                Ok(match is_theirs || !found.is_empty() {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet("none".to_owned()),
-                })
+                done_if(is_theirs || !found.is_empty(), "none")
             })
             .await?;
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use pod_reloader_e2e::workload::{Kind, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
@@ -30,10 +30,7 @@ pub(super) async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
     wait_for("only copies that are in use", PATIENCE, async || {
         let mut found = copies(scene).await?;
         found.sort();
-        Ok(match found == expected {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{found:?}")),
-        })
+        done_if(found == expected, format!("{found:?}"))
     })
     .await
 }
@@ -112,10 +109,7 @@ async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Resu
                 let is_there = found
                     .iter()
                     .any(|(name, _)| *name == app_copy(scene, &before));
-                Ok(match is_there {
-                    true => Attempt::NotYet(format!("{found:?}")),
-                    false => Attempt::Done(()),
-                })
+                done_if(!is_there, format!("{found:?}"))
             })
             .await?;
         }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, lacks_mutating_policies, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, lacks_mutating_policies, wait_for};
 use serde_json::{Value, json};
 
 use super::{PINS, pinning};
@@ -29,10 +29,7 @@ async fn the_policy_keeps_pins_as_it_keeps_the_hash_and_leaves_an_undo_alone() -
         for kind in [DEPLOYMENT, CRON_JOB] {
             wait_for("the policy to keep pins", PATIENCE, async || {
                 let kept = kind.patched(scene, "pinned", &json!({PINS: null})).await?;
-                Ok(match kept == stored {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(kept.to_string()),
-                })
+                done_if(kept == stored, kept.to_string())
             })
             .await?;
             for write in [

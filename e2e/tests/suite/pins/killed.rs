@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::config_map;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, wait_for};
 use serde_json::json;
 
 use super::copies::{are, collecting};
@@ -72,10 +72,7 @@ async fn a_leader_that_was_frozen_after_a_copy_moves_nothing_back() -> Result<()
         late.remove();
         leader.operator.process().resume()?;
         wait_for("it to step down", PATIENCE, async || {
-            Ok(match leader.operator.is_leading().await {
-                true => Attempt::NotYet("it leads".to_owned()),
-                false => Attempt::Done(()),
-            })
+            done_if(!leader.operator.is_leading().await, "it leads")
         })
         .await?;
         scene.quiet().await?;

@@ -7,7 +7,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, lacks_mutating_policies, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, lacks_mutating_policies, wait_for};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -101,10 +101,7 @@ async fn the_pods_of_a_pinned_workload_use_copies(scene: &Scene) -> Result<()> {
 async fn without_anybody_pods_use_the_live_objects(scene: &Scene) -> Result<()> {
     wait_for("nobody to pin pods", PATIENCE, async || {
         let probe = timeout(Duration::from_secs(10), probe(scene)).await??;
-        Ok(match probe == ["app"] {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{probe:?}")),
-        })
+        done_if(probe == ["app"], format!("{probe:?}"))
     })
     .await?;
     let late = workload("late", Some(&format!("app={COPY}")));
@@ -255,10 +252,7 @@ pub(crate) async fn pins_are_in_force(scene: &Scene) -> Result<()> {
     read_key(scene).await?;
     wait_for("a pod to be pinned", PATIENCE, async || {
         let probe = probe(scene).await?;
-        Ok(match probe == [COPY] {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{probe:?}")),
-        })
+        done_if(probe == [COPY], format!("{probe:?}"))
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
@@ -39,10 +39,7 @@ async fn is_put_back(scene: &Scene, web: &Workload, good: &str, bad: &str) -> Re
     let undone = app_pins(scene, bad);
     wait_for("the earlier configuration", PATIENCE, async || {
         let own = annotation(scene, web, UNDONE).await?;
-        Ok(match own.as_deref() == Some(&undone) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{own:?}")),
-        })
+        done_if(own.as_deref() == Some(&undone), format!("{own:?}"))
     })
     .await?;
     has_pins(scene, web, &app_pins(scene, good)).await?;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use kube::api::ListParams;
 use pod_reloader_e2e::workload::{Kind, config_map, secret};
-use pod_reloader_e2e::{Attempt, Mark, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Mark, PATIENCE, Scene, done_if, wait_for};
 
 use super::copies::collecting;
 use super::pods::pins_are_in_force;
@@ -41,10 +41,7 @@ async fn no_secret_is_copied_and_no_config_leaves_its_copies() -> Result<()> {
         let before = scene.key(&web).await?;
         scene.apply(&[secret("app", &secrets[1])]).await?;
         wait_for("another hash", PATIENCE, async || {
-            Ok(match scene.key(&web).await? == before {
-                true => Attempt::NotYet("the same".to_owned()),
-                false => Attempt::Done(()),
-            })
+            done_if(scene.key(&web).await? != before, "the same")
         })
         .await?;
         has_pins(scene, &web, &app_pins(scene, &configs[0])).await?;

@@ -89,13 +89,10 @@ async fn are_undone(scene: &Scene, all: &[Workload]) -> Result<()> {
 
 /// Waits until a workload has another hash than this one.
 async fn rolls_with(scene: &Scene, workload: &Workload, before: Option<&str>) -> Result<()> {
-    use pod_reloader_e2e::{Attempt, PATIENCE, wait_for};
+    use pod_reloader_e2e::{PATIENCE, done_if, wait_for};
     wait_for("another hash", PATIENCE, async || {
         let key = scene.key(workload).await?;
-        Ok(match key.as_deref() == before {
-            true => Attempt::NotYet("the same".to_owned()),
-            false => Attempt::Done(()),
-        })
+        done_if(key.as_deref() != before, "the same")
     })
     .await
 }

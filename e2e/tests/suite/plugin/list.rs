@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Process, Scene, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Process, Scene, done_if, wait_for};
 
 use super::{bind, json_of, may_list, text};
 
@@ -92,10 +92,7 @@ async fn prints(list: &Process, status: &str) -> Result<()> {
         let printed = fs::read_to_string(list.log())?;
         let is_there =
             |line: &str| line.starts_with("deployment.apps/web ") && line.contains(status);
-        Ok(match printed.lines().any(is_there) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(printed),
-        })
+        done_if(printed.lines().any(is_there), printed)
     })
     .await
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::{CANARY, Options, PATIENCE, Scene, done_if, merge, wait_for};
 use serde_json::json;
 
 use super::{json_of, plugin, text};
@@ -29,11 +29,9 @@ async fn impact_names_every_user_of_an_object_whose_deletion_was_refused() -> Re
         let delete = ["delete", "secret", "creds", "--dry-run=server"];
         wait_for("the deletion to be refused", PATIENCE, async || {
             let output = scene.kubectl_output(&delete, "").await?;
-            Ok(
-                match output.stderr.contains(" and 2 more. It has the label") {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{output:?}")),
-                },
+            done_if(
+                output.stderr.contains(" and 2 more. It has the label"),
+                format!("{output:?}"),
             )
         })
         .await?;

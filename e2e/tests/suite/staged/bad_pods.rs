@@ -1,7 +1,7 @@
 //! Pods that cannot start, because their ConfigMap is bad.
 
 use anyhow::Result;
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 /// Makes the apiserver refuse pods while ConfigMap `app` is bad, which stands for pods that cannot start with
@@ -84,10 +84,7 @@ async fn probe(scene: &Scene, is_refused: bool) -> Result<()> {
     wait_for("the policy", PATIENCE, async || {
         let refusal = scene.try_create(&scene.namespace, &probe).await.err();
         let said = refusal.map_or_else(String::new, |error| format!("{error:#}"));
-        Ok(match said.contains(&name) == is_refused {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(said),
-        })
+        done_if(said.contains(&name) == is_refused, said)
     })
     .await
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, full, lacks_mutating_policies, wait_for};
+use pod_reloader_e2e::{
+    Attempt, PATIENCE, Scene, done_if, full, lacks_mutating_policies, wait_for,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -96,10 +98,10 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
             let mut events = scene.events_in("default").await?;
             events.retain(|event| event["regarding"]["name"] == ours["metadata"]["name"]);
             let has = |reason: &str| events.iter().any(|event| event["reason"] == reason);
-            Ok(match has("ConfigNotSynced") && has("ConfigSynced") {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{events:?}")),
-            })
+            done_if(
+                has("ConfigNotSynced") && has("ConfigSynced"),
+                format!("{events:?}"),
+            )
         })
         .await?;
 
@@ -117,10 +119,7 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
                 && copy["type"] == "Opaque"
                 && copy["metadata"]["labels"]["team"] == "x"
                 && copy["metadata"]["annotations"]["a"] == "b";
-            Ok(match is_right {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(copy["metadata"].to_string()),
-            })
+            done_if(is_right, copy["metadata"].to_string())
         })
         .await?;
         let missing = json!({"spec": {"keys": ["value", "more"]}});
@@ -159,10 +158,7 @@ async fn a_copy_of_some_keys_keeps_the_type_that_promises_no_more() -> Result<()
                 let is_right = copy["type"] == kind
                     && data.len() == keys.len()
                     && keys.iter().all(|key| data.contains_key(*key));
-                Ok(match is_right {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(copy["type"].to_string()),
-                })
+                done_if(is_right, copy["type"].to_string())
             })
             .await?;
         }
@@ -302,10 +298,7 @@ async fn a_copy_that_somebody_deletes_in_a_loop_makes_no_storm() -> Result<()> {
                     Err(kube::Error::Api(status)) if status.code == 404 => {}
                     Err(error) => return Err(error.into()),
                 }
-                Ok(match deletions == DELETIONS {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{deletions} deletions")),
-                })
+                done_if(deletions == DELETIONS, format!("{deletions} deletions"))
             },
         )
         .await?;
@@ -355,10 +348,10 @@ async fn a_policy_that_changes_every_copy_is_not_fought() -> Result<()> {
                 let copy = scene
                     .object_in(&namespace, &format!("secret/{SHARED}"))
                     .await?;
-                Ok(match copy["metadata"]["labels"]["team"] == "x" {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(copy["metadata"].to_string()),
-                })
+                done_if(
+                    copy["metadata"]["labels"]["team"] == "x",
+                    copy["metadata"].to_string(),
+                )
             })
             .await?;
             let mark = scene.mark().await?;

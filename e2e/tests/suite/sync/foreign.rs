@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, wait_for};
 use serde_json::{Value, json};
 
 use crate::plugin;
@@ -234,10 +234,7 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
         }
         wait_for("all copies to be sealed", PATIENCE, async || {
             let status = becomes(scene, &ours, "Synced").await?;
-            Ok(match status["sealed"] == true {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(status.to_string()),
-            })
+            done_if(status["sealed"] == true, status.to_string())
         })
         .await?;
         let sealed = are_same().await?;
@@ -267,10 +264,7 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
                 .iter()
                 .zip(seals(&sealed))
                 .all(|(now, old)| *now != old);
-            Ok(match are_new {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet("the same".to_owned()),
-            })
+            done_if(are_new, "the same")
         })
         .await?;
         for namespace in [&a, &b] {
@@ -330,10 +324,7 @@ async fn copies_stay_as_they_are_when_somebody_else_has_the_namespace_of_the_sou
         let late = namespaces.create("late", true).await?;
         wait_for("the new namespace to be counted", PATIENCE, async || {
             let status = becomes(scene, &ours, "SourceNamespaceReplaced").await?;
-            Ok(match status["selected"] == 2 {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(status.to_string()),
-            })
+            done_if(status["selected"] == 2, status.to_string())
         })
         .await?;
         has_none(scene, &late).await?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, Request};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, Options, PATIENCE, Scene, Version, chart, merge, wait_for,
+    ControlPlane, Options, PATIENCE, Scene, Version, chart, done_if, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -55,10 +55,10 @@ pub(crate) async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_al
             // The apiserver may not know the new definition yet.
             let stored = set_template(scene, &ours, &labels).await?;
             let copy = copies.get(SHARED).await?;
-            Ok(match copy.labels().contains_key("team") {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{stored} is stored, {:?}", copy.labels())),
-            })
+            done_if(
+                copy.labels().contains_key("team"),
+                format!("{stored} is stored, {:?}", copy.labels()),
+            )
         })
         .await?;
         set_template(scene, &ours, &Value::Null).await?;

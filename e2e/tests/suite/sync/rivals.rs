@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use pod_reloader_e2e::workload::secret;
-use pod_reloader_e2e::{Attempt, PATIENCE, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::{
@@ -74,10 +74,10 @@ async fn of_two_syncs_the_older_has_the_namespace_and_nothing_flips() -> Result<
         wait_for("the copy of the newer one", PATIENCE, async || {
             let copy = secrets(scene, &a).get_opt(SHARED).await?;
             let data = copy.and_then(|copy| copy.data).unwrap_or_default();
-            Ok(match data.values().any(|it| it.0 == b"other") {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{:?}", data.keys())),
-            })
+            done_if(
+                data.values().any(|it| it.0 == b"other"),
+                format!("{:?}", data.keys()),
+            )
         })
         .await?;
         becomes(scene, &newer, "Synced").await.map(drop)
@@ -203,10 +203,7 @@ async fn without_rights_in_one_namespace_the_status_says_so_and_the_others_go_on
         wait_for("the reason", PATIENCE, async || {
             let status = becomes(scene, &ours, "Conflict").await?;
             let is_told = conflicts(&status, &[(&forbidden, "Forbidden")]).is_ok();
-            Ok(match is_told && status["synced"] == 1 {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(status.to_string()),
-            })
+            done_if(is_told && status["synced"] == 1, status.to_string())
         })
         .await?;
         scene.apply(&[source("2")]).await?;
@@ -248,10 +245,7 @@ async fn may_write(writer: &Client, namespace: &str, expected: bool) -> Result<(
             other => format!("{other:?}"),
         };
         let is_allowed = !told.contains("cannot create resource");
-        Ok(match is_allowed == expected {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(told),
-        })
+        done_if(is_allowed == expected, told)
     })
     .await
 }
