@@ -120,6 +120,30 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns the defaults, with these values of the chart.
+    pub fn with_values(values: Value) -> Self {
+        Self {
+            values,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the defaults, with this `--settle-period`.
+    pub fn settling(settle_period: &'static str) -> Self {
+        Self {
+            settle_period,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the defaults, with a webhook whose failures are ignored.
+    pub fn ignoring() -> Self {
+        Self {
+            failure_policy: "Ignore",
+            ..Self::default()
+        }
+    }
+
     /// Returns the defaults, with a Helm release.
     pub fn released() -> Self {
         Self {

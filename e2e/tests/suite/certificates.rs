@@ -98,10 +98,9 @@ async fn half_of_a_pair_is_rejected_and_the_last_good_one_stays_in_use() -> Resu
         });
         scene.create_object(&given).await?;
         let ca_bundle = serde_json::to_value(ByteString(ca.pem.clone().into()))?;
-        let options = Options {
-            values: json!({"webhook": {"existingSecret": "given", "caBundle": ca_bundle}}),
-            ..Options::default()
-        };
+        let options = Options::with_values(
+            json!({"webhook": {"existingSecret": "given", "caBundle": ca_bundle}}),
+        );
         // An upgrade would be refused: the operator has written the caBundle, so it does not belong to helm.
         scene.installation.uninstall().await?;
         let (operator, installation) = upgraded(scene, &scene.operator, &options).await?;
@@ -192,7 +191,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
 
 #[tokio::test]
 async fn a_ca_bundle_that_somebody_wipes_or_changes_is_written_again() -> Result<()> {
-    Scene::play(ignoring(), async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         let before = scene.ca_bundle().await?;
         let place = "/webhooks/0/clientConfig/caBundle";
         let foreign = serde_json::to_value(ByteString(TestAuthority::new()?.pem.into()))?;
@@ -268,13 +267,13 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
         under_load(scene, &[], async {
             let options = Options {
                 values: json!({"webhook": {"certManager": {"enabled": true}}}),
-                ..ignoring()
+                ..Options::ignoring()
             };
             let (operator, _tls) = upgraded(scene, &scene.operator, &options).await?;
             called(scene).await.with_context(|| log(&operator))?;
             ensure!(scene.ca_bundle().await? != own_ca, "not cert-manager's");
 
-            let (operator, _) = upgraded(scene, &operator, &ignoring()).await?;
+            let (operator, _) = upgraded(scene, &operator, &Options::ignoring()).await?;
             called(scene).await.with_context(|| log(&operator))?;
             // A CA from before, and whatever cainjector has left beside it.
             ensure!(
@@ -751,15 +750,7 @@ fn live(params: &mut CertificateParams, so_far: Duration, left: Duration) {
 fn released() -> Options {
     Options {
         released: true,
-        ..ignoring()
-    }
-}
-
-/// Returns options with a webhook that may be away for a while.
-fn ignoring() -> Options {
-    Options {
-        failure_policy: "Ignore",
-        ..Options::default()
+        ..Options::ignoring()
     }
 }
 

@@ -181,11 +181,7 @@ async fn nothing_but_content_rolls() -> Result<()> {
 #[tokio::test]
 async fn a_restart_of_the_operator_rolls_nothing_and_a_change_meanwhile_is_one_rollout()
 -> Result<()> {
-    let options = Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         a_restart_of_the_operator_rolls_nothing_and_writes_nothing(scene)
             .await
             .context("a restart")?;
@@ -410,11 +406,7 @@ async fn a_listed_object_that_comes_or_goes_rolls_once(scene: &Scene) -> Result<
 
 #[tokio::test]
 async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
-    let options = Options {
-        settle_period: "1h",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("1h"), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let patient = Workload::podless("patient").lists("app");
         let hasty = Workload::podless("hasty")
@@ -441,11 +433,7 @@ async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
 
 #[tokio::test]
 async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> {
-    let options = Options {
-        settle_period: "10s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("10s"), async |scene| {
         scene.apply(&[config_map("app", "0")]).await?;
         let workloads = every_kind("web", |workload| workload.lists("app"));
         let before = created(scene, &workloads).await?;
@@ -464,11 +452,7 @@ async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> 
 /// How often it is restarted is asserted in the tests of the loop, with a clock that is paused.
 #[tokio::test]
 async fn an_object_that_never_rests_is_rolled_out_all_the_same() -> Result<()> {
-    let options = Options {
-        settle_period: "1s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("1s"), async |scene| {
         scene.apply(&[config_map("app", "0")]).await?;
         let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;

@@ -22,10 +22,8 @@ use self::managed::{
 
 #[tokio::test]
 async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> {
-    let options = Options {
-        values: json!({"customResources": PRESETS, "fence": {"enabled": true}}),
-        ..Options::default()
-    };
+    let options =
+        Options::with_values(json!({"customResources": PRESETS, "fence": {"enabled": true}}));
     Scene::play_on(with_definitions().await?, options, async |scene| {
         scene.apply(&config("1")).await?;
         let all = each_kind();
@@ -209,16 +207,13 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
     let mut definition = crd("rollouts");
     definition["metadata"]["name"] = json!(format!("rollouts.{GROUP}"));
     definition["spec"]["group"] = json!(GROUP);
-    let options = Options {
-        values: json!({"customResources": [{
-            "group": GROUP,
-            "resource": "rollouts",
-            "kind": "Rollout",
-            "podTemplates": ["spec.template"],
-            "restartAt": "spec.restartAt",
-        }]}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"customResources": [{
+        "group": GROUP,
+        "resource": "rollouts",
+        "kind": "Rollout",
+        "podTemplates": ["spec.template"],
+        "restartAt": "spec.restartAt",
+    }]}));
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         for round in ["first", "second"] {
@@ -589,10 +584,7 @@ async fn kinds_of_the_same_name_are_distinguished() -> Result<()> {
         "plural": "statefulsets", "singular": "statefulset",
         "kind": "StatefulSet", "listKind": "StatefulSetList",
     });
-    let options = Options {
-        values: json!({"customResources": ["openkruise"]}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"customResources": ["openkruise"]}));
     Scene::play(options, async |scene| {
         install(&scene.control_plane, &definition).await?;
         scene.apply(&config("1")).await?;
@@ -661,10 +653,7 @@ async fn kinds_that_are_not_installed_are_neither_queried_nor_reported() -> Resu
             "podTemplates": ["spec.template"],
         })
     }));
-    let options = Options {
-        values: json!({"customResources": resources}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"customResources": resources}));
     Scene::play_on(with_definitions().await?, options, async |scene| {
         scene.apply(&config("1")).await?;
         let mark = scene.mark().await?;
@@ -746,10 +735,7 @@ async fn a_workload_that_a_new_hash_does_not_restart_is_reported() -> Result<()>
 const PRESETS: [&str; 4] = ["argo-rollouts", "kafkaconnect", "knative", "cloudnativepg"];
 
 fn presets() -> Options {
-    Options {
-        values: json!({"customResources": PRESETS}),
-        ..Options::default()
-    }
+    Options::with_values(json!({"customResources": PRESETS}))
 }
 
 /// The user who reverts what is written to custom resources.
@@ -759,10 +745,9 @@ const OWNER: &str = "owner-of-custom-resources";
 fn owned() -> Options {
     let not_the_owner = format!("request.userInfo.username != '{OWNER}'");
     let condition = json!({"name": "not-the-owner", "expression": not_the_owner});
-    Options {
-        values: json!({"customResources": PRESETS, "webhook": {"matchConditions": [condition]}}),
-        ..Options::default()
-    }
+    Options::with_values(
+        json!({"customResources": PRESETS, "webhook": {"matchConditions": [condition]}}),
+    )
 }
 
 /// Returns one resource for each kind, each way to opt in and each way to be restarted.

@@ -195,10 +195,7 @@ async fn marks_on_config_objects_roll_nothing_and_decide_what_is_tracked_from_th
 #[tokio::test]
 async fn labels_of_config_objects_roll_nothing_and_decide_what_is_tracked_afterwards() -> Result<()>
 {
-    let options = Options {
-        values: json!({"resourceLabelSelector": "!hidden"}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"resourceLabelSelector": "!hidden"}));
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         let lists = |name, list| Workload::podless(name).lists(list);
@@ -291,10 +288,7 @@ async fn a_pause_period_is_a_settle_period_and_pauses_nothing() -> Result<()> {
 
 #[tokio::test]
 async fn no_secret_is_read_where_secrets_are_ignored() -> Result<()> {
-    let options = Options {
-        values: json!({"dialects": dialects(), "ignoreSecrets": true}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"dialects": dialects(), "ignoreSecrets": true}));
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
         let mark = scene.mark().await?;
@@ -473,10 +467,7 @@ async fn stakater_reloads(scene: &Scene, name: &str, hash: &str) -> Result<Optio
 
 /// Replaces the operator by one from the chart with these values.
 async fn upgraded(scene: &Scene, values: Value) -> Result<Operator> {
-    let options = Options {
-        values,
-        ..Options::default()
-    };
+    let options = Options::with_values(values);
     scene.operator.stop().await;
     let mut installation = scene.installation.clone();
     let values = options.values(&scene.namespace);
@@ -486,10 +477,7 @@ async fn upgraded(scene: &Scene, values: Value) -> Result<Operator> {
 }
 
 fn speaking(dialects: &[impl Serialize]) -> Options {
-    Options {
-        values: json!({"dialects": dialects}),
-        ..Options::default()
-    }
+    Options::with_values(json!({"dialects": dialects}))
 }
 
 /// Returns options without a running operator, and with a webhook that is not in the way.

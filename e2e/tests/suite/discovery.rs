@@ -85,9 +85,8 @@ async fn auto_reload_all_gives_old_workloads_a_baseline_and_new_ones_a_hash() ->
         // ConfigMaps and Secrets change one after the other.
         settle_period: "3s",
         running: false,
-        failure_policy: "Ignore",
         values: json!({"autoReloadAll": true}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         let mut config = Config::of(under_auto_reload_all("old"));
@@ -347,11 +346,7 @@ async fn a_change_of_the_template_sets_the_hash_that_the_loop_leaves_unchanged()
 #[tokio::test]
 async fn a_new_reference_and_its_object_in_one_edit_make_one_rollout() -> Result<()> {
     // kubectl may take its time between the two.
-    let options = Options {
-        settle_period: "8s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("8s"), async |scene| {
         let web = with_spec(
             Workload::deployment("web"),
             json!({"containers": container()}),

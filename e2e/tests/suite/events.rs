@@ -8,12 +8,8 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn a_restart_is_an_event_about_workload_and_object_and_repetitions_are_counted() -> Result<()>
 {
-    let options = Options {
-        // Longer than the possible time between two writes.
-        settle_period: "2s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    // Longer than the possible time between two writes.
+    Scene::play(Options::settling("2s"), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("db", "1")])
             .await?;

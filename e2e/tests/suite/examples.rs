@@ -25,13 +25,10 @@ const HAS: [&str; 4] = ["", "`pin`", "`customResources`", "Argo Rollouts"];
 async fn examples_are_accepted_without_a_warning_and_managed() -> Result<()> {
     let control_plane = ControlPlane::connect()?;
     install_to_stay(&control_plane, &crd("rollouts")).await?;
-    let options = Options {
-        values: json!({
-            "customResources": ["argo-rollouts", "cronjobs"],
-            "pin": {"enabled": true},
-        }),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({
+        "customResources": ["argo-rollouts", "cronjobs"],
+        "pin": {"enabled": true},
+    }));
     Scene::play_on(control_plane, options, async |scene| {
         for Example { file, needs } in listed()? {
             if !needs.iter().all(|it| HAS.contains(&it.as_str())) {

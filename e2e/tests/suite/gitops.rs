@@ -12,11 +12,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_sync_that_changes_config_and_workload_is_one_rollout() -> Result<()> {
-    let options = Options {
-        settle_period: "10s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("10s"), async |scene| {
         let mut apps = deployed(scene).await?;
         for app in &mut apps {
             app.config = config_map(app.name, "2");

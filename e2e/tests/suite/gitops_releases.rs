@@ -101,14 +101,11 @@ async fn each_release_is_one_rollout(scene: &Scene, tool: Tool, waits: &mut usiz
 /// Returns options for an operator that may read Kustomizations everywhere, and the Applications of one
 /// namespace.
 fn waiting(wait: &str) -> Options {
-    Options {
-        values: json!({
-            "releaseWait": wait,
-            "flux": {"enabled": true},
-            "argoCD": {"enabled": true, "namespaces": [ARGO_CD]},
-        }),
-        ..Options::default()
-    }
+    Options::with_values(json!({
+        "releaseWait": wait,
+        "flux": {"enabled": true},
+        "argoCD": {"enabled": true, "namespaces": [ARGO_CD]},
+    }))
 }
 
 /// Runs a test where the kinds and the namespaces of both tools exist.

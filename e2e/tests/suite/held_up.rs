@@ -25,13 +25,10 @@ pub(crate) enum HeldUp {
 impl HeldUp {
     /// Returns options with which restarts are staged, if that matters.
     pub(crate) fn options(self) -> Options {
-        Options {
-            values: match self {
-                Self::ByHalt => json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}),
-                Self::ByWindow => json!(null),
-            },
-            ..Options::default()
-        }
+        Options::with_values(match self {
+            Self::ByHalt => json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}),
+            Self::ByWindow => json!(null),
+        })
     }
 
     /// Returns a workload that will be held up, and that also tracks a ConfigMap of its own name.

@@ -17,10 +17,7 @@ const CANARY: &str = "hunter2-reloaded";
 
 /// Returns the options of a scene in which pods may reload.
 fn reloading() -> Options {
-    Options {
-        values: json!({"httpReload": {"enabled": true}}),
-        ..Options::default()
-    }
+    Options::with_values(json!({"httpReload": {"enabled": true}}))
 }
 
 /// Returns a Deployment of so many pods, which have ConfigMap `app` and Secret `token` as files and reload at this port.

@@ -27,11 +27,7 @@ async fn in_one_namespace_with_cert_manager_and_all_that_is_off_by_default() -> 
         "fence": {"enabled": true},
         "networkPolicy": {"enabled": true},
     });
-    live(Options {
-        values,
-        ..Options::default()
-    })
-    .await
+    live(Options::with_values(values)).await
 }
 
 /// Installs, upgrades, tests, rolls back and uninstalls a release. Pods are restarted only when the

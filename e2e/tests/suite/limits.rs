@@ -19,11 +19,8 @@ async fn a_change_of_many_keeps_to_the_part_of_the_limit_of_one_namespace_there_
 -> Result<()> {
     const LIMIT: usize = 5;
     let size = if full() { 200 } else { 15 };
-    let options = Options {
-        // One namespace has half of it.
-        values: json!({"maxConcurrentRestarts": {"cluster": 2 * LIMIT}}),
-        ..Options::default()
-    };
+    // One namespace has half of it.
+    let options = Options::with_values(json!({"maxConcurrentRestarts": {"cluster": 2 * LIMIT}}));
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = |number| Workload::deployment(&format!("w{number:03}")).lists("app");
@@ -58,13 +55,10 @@ async fn stuck_rollouts_hold_up_the_stages_of_others_until_their_deadline_throug
 -> Result<()> {
     const LIMIT: usize = 2;
     const DEADLINE: Duration = Duration::from_secs(5);
-    let options = Options {
-        values: json!({
-            "maxConcurrentRestarts": {"namespace": LIMIT},
-            "staged": {"soak": "1s", "deadline": "10s"},
-        }),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({
+        "maxConcurrentRestarts": {"namespace": LIMIT},
+        "staged": {"soak": "1s", "deadline": "10s"},
+    }));
     Scene::play(options, async |scene| {
         scene
             .apply(&[config_map("app", "1"), config_map("stuck", "1")])

@@ -74,11 +74,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
 
 #[tokio::test]
 async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
-    let options = Options {
-        settle_period: "2s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("2s"), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
@@ -101,11 +97,7 @@ async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
 
 #[tokio::test]
 async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
-    let options = Options {
-        settle_period: "10s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("10s"), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;

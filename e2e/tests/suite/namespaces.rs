@@ -55,11 +55,10 @@ async fn a_time_out_of_range_in_any_object_stops_no_watch() -> Result<()> {
     let options = Options {
         running: false,
         // Some writes happen while nobody answers.
-        failure_policy: "Ignore",
         everywhere: true,
         namespace_labels: vec![format!("odd={label}")],
         values: json!({"watch": {"namespaceSelector": {"matchLabels": {"odd": label}}}}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         let [web, other] = ["web", "other"].map(|name| Workload::podless(name).lists("app"));

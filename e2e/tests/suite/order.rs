@@ -18,10 +18,7 @@ use crate::helm_releases::service;
 async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
     let (others, args) = (env::var("OTHERS"), env::var("APPLY"));
     let is_promised = others.is_err() && args.is_err();
-    let options = Options {
-        settle_period: if is_promised { "1h" } else { "5s" },
-        ..Options::default()
-    };
+    let options = Options::settling(if is_promised { "1h" } else { "5s" });
     let others = others.map_or(Ok(10), |others| others.parse())?;
     let mut args: Vec<_> = args.iter().map(String::as_str).collect();
     if !is_promised {

@@ -19,7 +19,7 @@ async fn the_policy_preserves_the_hash_while_the_webhook_is_down() -> Result<()>
     if lacks_mutating_policies().await? {
         return Ok(());
     }
-    Scene::play(ignoring(), async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), config_map("late", "1")])
             .await?;
@@ -89,7 +89,7 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
     if lacks_mutating_policies().await? {
         return Ok(());
     }
-    Scene::play(ignoring(), async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::podless("web").lists("app");
         let before = scene.create(&web).await?;
@@ -121,7 +121,7 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
 async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Result<()> {
     let options = Options {
         values: json!({"policy": {"enabled": false}}),
-        ..ignoring()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
@@ -337,7 +337,7 @@ async fn everything_works_inside_the_fence_as_without_it() -> Result<()> {
     let options = Options {
         values: json!({"fence": {"enabled": true}}),
         running: false,
-        ..ignoring()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
@@ -372,10 +372,7 @@ async fn everything_works_inside_the_fence_as_without_it() -> Result<()> {
 
 #[tokio::test]
 async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Result<()> {
-    let options = Options {
-        values: json!({"fence": {"enabled": true}}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"fence": {"enabled": true}}));
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let workloads = Kind::ALL.map(|kind| {
@@ -460,14 +457,6 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
     .await
 }
 
-/// Returns options with a webhook that nobody misses.
-fn ignoring() -> Options {
-    Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    }
-}
-
 /// Runs a test that begins when both the policy and the webhook are in force.
 async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     if lacks_mutating_policies().await? {
@@ -475,7 +464,7 @@ async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Resu
     }
     let options = Options {
         running: false,
-        ..ignoring()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         policy_is_in_force(scene).await?;
@@ -503,13 +492,10 @@ async fn policy_is_in_force(scene: &Scene) -> Result<()> {
 
 #[tokio::test]
 async fn the_fence_lets_settings_of_other_dialects_be_added_to_the_object_alone() -> Result<()> {
-    let options = Options {
-        values: json!({
-            "fence": {"enabled": true},
-            "dialects": ["pod-reloader", "stakater", "stackable"],
-        }),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({
+        "fence": {"enabled": true},
+        "dialects": ["pod-reloader", "stakater", "stackable"],
+    }));
     Scene::play(options, async |scene| {
         let web = Workload::podless("web").labelled("team", "blue");
         scene.create(&web).await?;

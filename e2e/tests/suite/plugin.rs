@@ -223,10 +223,7 @@ pub(crate) async fn custom_resources_are_explained(control_plane: ControlPlane) 
         .kubectl()
         .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
         .await?;
-    let options = Options {
-        values: json!({"customResources": ["argo-rollouts", "cronjobs"]}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"customResources": ["argo-rollouts", "cronjobs"]}));
     Scene::play_on(control_plane, options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let shop = Workload::deployment("shop").lists("app");
@@ -363,11 +360,7 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start(
 
 #[tokio::test]
 async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
-    let options = Options {
-        settle_period: "15s",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("15s"), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
@@ -467,9 +460,8 @@ async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails(
 async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
     let options = Options {
         replicas: 2,
-        failure_policy: "Ignore",
         values: json!({"replicaCount": 2}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         scene.leader().await?;
@@ -1078,11 +1070,8 @@ fn using(name: &str, config_maps: &[&str]) -> Workload {
 
 fn with(args: &[&str]) -> Options {
     let reconcile = args.iter().find_map(|arg| arg.strip_prefix("--reconcile="));
-    Options {
-        // The plugin reads the settings from the Deployment of the chart.
-        values: json!({"reconcile": reconcile.unwrap_or("restart")}),
-        ..Options::default()
-    }
+    // The plugin reads the settings from the Deployment of the chart.
+    Options::with_values(json!({"reconcile": reconcile.unwrap_or("restart")}))
 }
 
 /// Returns options with one replica, which holds the Lease.

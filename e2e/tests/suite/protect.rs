@@ -13,10 +13,7 @@ const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
 
 /// Returns options of an installation that protects.
 fn protecting() -> Options {
-    Options {
-        values: json!({"protect": {"enabled": true}}),
-        ..Options::default()
-    }
+    Options::with_values(json!({"protect": {"enabled": true}}))
 }
 
 /// Returns a Secret or a ConfigMap with the label.

@@ -15,7 +15,7 @@ const CONFIG_OBJECTS: usize = 40;
 
 #[tokio::test]
 async fn a_restart_over_unchanged_workloads_writes_nothing() -> Result<()> {
-    Scene::play(options(), async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         restart(scene, async || scene.operator.stop().await).await
     })
     .await
@@ -23,7 +23,7 @@ async fn a_restart_over_unchanged_workloads_writes_nothing() -> Result<()> {
 
 #[tokio::test]
 async fn a_restart_after_sigkill_over_unchanged_workloads_writes_nothing() -> Result<()> {
-    Scene::play(options(), async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         restart(scene, async || scene.operator.process().kill().await).await
     })
     .await
@@ -31,13 +31,6 @@ async fn a_restart_after_sigkill_over_unchanged_workloads_writes_nothing() -> Re
 
 fn workloads_in_all() -> usize {
     if full() { 5000 } else { 40 }
-}
-
-fn options() -> Options {
-    Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    }
 }
 
 async fn restart(scene: &Scene, end: impl AsyncFnOnce()) -> Result<()> {

@@ -137,9 +137,8 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
 async fn upgraded(scene: &Scene, selector: Value, everywhere: bool) -> Result<Operator> {
     let options = Options {
         everywhere,
-        failure_policy: "Ignore",
         values: json!({"watch": selector}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     scene.operator.stop().await;
     let mut installation = scene.installation.clone();

@@ -136,10 +136,7 @@ async fn pods_that_are_rotated_one_after_the_other_are_restarted_once_after_the_
 /// The scenarios of Stakater's own end-to-end tests. A rotation is a change of the status there, too.
 #[tokio::test]
 async fn the_scenarios_of_stakaters_tests_for_the_csi_driver_pass() -> Result<()> {
-    let options = Options {
-        values: json!({"dialects": ["pod-reloader", "stakater"]}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"dialects": ["pod-reloader", "stakater"]}));
     play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let driver = Driver::new(scene, "vault");

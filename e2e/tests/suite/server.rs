@@ -279,11 +279,7 @@ async fn idle_connections_of_the_apiserver_are_used_again() -> Result<()> {
 #[tokio::test]
 async fn too_many_reviews_for_the_processor_are_answered_in_time_or_asked_to_come_again()
 -> Result<()> {
-    let options = Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let caller = &Caller::of(scene).await?;
         let limit = Duration::from_secs(30);
@@ -447,10 +443,8 @@ async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
 // Several threads, because hundreds of megabytes are sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_full_of_tiny_items_take_little_memory_and_give_it_back() -> Result<()> {
-    let options = Options {
-        values: json!({"pin": {"enabled": true}, "protect": {"enabled": true}}),
-        ..Options::default()
-    };
+    let options =
+        Options::with_values(json!({"pin": {"enabled": true}, "protect": {"enabled": true}}));
     unharmed(options, async |scene, caller| {
         let process = scene.operator.process();
         let before = process.resident_memory()?;

@@ -21,9 +21,8 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         // Leaves the workloads of other tests alone.
         values: selecting(),
         namespace_labels: vec![format!("stolen-token={THIS_NAMESPACE}")],
-        failure_policy: "Ignore",
         released: true,
-        ..Options::default()
+        ..Options::ignoring()
     };
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
@@ -32,10 +31,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         answers(scene, Tested::Controller, &[(LIST_NAMESPACES, Yes)]).await?;
 
         let everywhere = options.values(&scene.namespace);
-        let in_one = Options {
-            failure_policy: "Ignore",
-            ..Options::default()
-        };
+        let in_one = Options::ignoring();
         let in_one = in_one.values(&scene.namespace);
         let cert_manager = json!({"enabled": true});
         for (base, values, others) in [

@@ -16,11 +16,7 @@ use tokio::time::{Instant, sleep};
 #[tokio::test]
 async fn a_hundred_changes_within_the_settle_period_are_one_rollout() -> Result<()> {
     const CHANGES: u32 = 100;
-    let options = Options {
-        settle_period: "1h",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::settling("1h"), async |scene| {
         let web = Workload::podless("web").lists_secrets("app");
         let sentinel = Workload::deployment("sentinel")
             .lists_secrets("sentinel")

@@ -68,11 +68,7 @@ async fn a_hash_of_saps_controller_that_does_not_verify_rolls_once() -> Result<(
 
 #[tokio::test]
 async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
-    let options = Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), config_map("other", "1")])
             .await?;
@@ -136,10 +132,9 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
 #[tokio::test]
 async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result<()> {
     let options = Options {
-        failure_policy: "Ignore",
         // The policy would restore the right hash.
         values: json!({"policy": {"enabled": false}}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
@@ -302,11 +297,7 @@ enum Comes {
 /// only by their first change.
 async fn restored_with_other_keys(operator: Comes) -> Result<()> {
     let is_operator_there = operator == Comes::Before;
-    let options = Options {
-        failure_policy: "Ignore",
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::ignoring(), async |scene| {
         let configs = |value| [config_map("app", value), secret("db", value)];
         scene.apply(&configs("1")).await?;
         let workloads = [

@@ -43,11 +43,10 @@ async fn main() -> Result<()> {
     // Same as the operator's own default.
     let options = Options {
         settle_period: "5s",
-        failure_policy: "Ignore",
         everywhere: true,
         values: json!({"webhook": {"certManager": {"enabled": true}}}),
         released: true,
-        ..Options::default()
+        ..Options::ignoring()
     };
     let scene = Scene::set(control_plane, "shop", options).await?;
     println!(

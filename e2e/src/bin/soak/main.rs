@@ -57,7 +57,6 @@ async fn main() -> Result<ExitCode> {
     let options = Options {
         // Same as the operator's own defaults.
         settle_period: "5s",
-        failure_policy: "Ignore",
         args: ["--drain-period=15s", "--log-level=info"]
             .map(str::to_owned)
             .to_vec(),
@@ -65,7 +64,7 @@ async fn main() -> Result<ExitCode> {
         replicas: REPLICAS,
         everywhere: true,
         values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": 3}}),
-        ..Options::default()
+        ..Options::ignoring()
     };
     let scene = Scene::set(control_plane, "busy", options).await?;
     let mut random = Random::new(seed);

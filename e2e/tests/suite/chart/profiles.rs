@@ -228,10 +228,7 @@ pub(crate) fn installed(name: &str, user: &Value) -> Result<Options> {
     let text = fs::read_to_string(file(name)).with_context(|| name.to_owned())?;
     let mut values: Value = serde_saphyr::from_str(&text)?;
     merge(&mut values, user);
-    Ok(Options {
-        values,
-        ..Options::default()
-    })
+    Ok(Options::with_values(values))
 }
 
 /// Returns the file of the profile to which a file of `ci` adds what a user fills in: `profile-NAME-values.yaml`.

@@ -120,13 +120,10 @@ enum CertificateOf {
 
 impl CertificateOf {
     fn options(self) -> Options {
-        Options {
-            values: match self {
-                Self::CertManager => json!({"webhook": {"certManager": {"enabled": true}}}),
-                Self::Operator => Value::Null,
-            },
-            ..Options::default()
-        }
+        Options::with_values(match self {
+            Self::CertManager => json!({"webhook": {"certManager": {"enabled": true}}}),
+            Self::Operator => Value::Null,
+        })
     }
 }
 

@@ -142,10 +142,7 @@ async fn a_release_that_fails_and_is_rolled_back_restarts_nothing() -> Result<()
 
 #[tokio::test]
 async fn a_release_that_is_killed_holds_nobody_back_for_long() -> Result<()> {
-    let options = Options {
-        values: json!({"releaseWait": "5s"}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"releaseWait": "5s"}));
     Scene::play(options, async |scene| {
         for (round, flavour) in [Flavour::ServerSide, Flavour::Helm3]
             .into_iter()

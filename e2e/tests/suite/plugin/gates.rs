@@ -10,10 +10,8 @@ use super::{bind, json_of, plugin, text, text_of};
 
 #[tokio::test]
 async fn users_hold_and_release_workloads_and_approve_exactly_one_content() -> Result<()> {
-    let options = Options {
-        values: json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}),
-        ..Options::default()
-    };
+    let options =
+        Options::with_values(json!({"staged": {"byDefault": "configmaps", "soak": "1s"}}));
     Scene::play(options, async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("creds", CANARY)])

@@ -11,10 +11,7 @@ use super::{plugin, text, using};
 
 #[tokio::test]
 async fn a_migrated_workload_keeps_its_hash_and_is_restarted_by_the_same_objects() -> Result<()> {
-    let options = Options {
-        values: json!({"dialects": ["pod-reloader", "stakater"]}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"dialects": ["pod-reloader", "stakater"]}));
     Scene::play(options, async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])

@@ -9,10 +9,7 @@ use super::{json_of, plugin, text};
 
 #[tokio::test]
 async fn impact_names_every_user_of_an_object_whose_deletion_was_refused() -> Result<()> {
-    let options = Options {
-        values: json!({"protect": {"enabled": true}}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"protect": {"enabled": true}}));
     Scene::play(options, async |scene| {
         let mut creds = secret("creds", CANARY);
         let in_use = json!({"metadata": {"labels": {"pod-reloader.cs.sap.com/protect": "in-use"}}});

@@ -11,10 +11,7 @@ use crate::pins::{PINS, UNDONE};
 
 #[tokio::test]
 async fn users_see_what_changed_and_bring_an_earlier_configuration_back() -> Result<()> {
-    let options = Options {
-        values: json!({"pin": {"enabled": true}}),
-        ..Options::default()
-    };
+    let options = Options::with_values(json!({"pin": {"enabled": true}}));
     Scene::play(options, async |scene| {
         scene
             .apply(&[config_map("app", "one"), secret("creds", CANARY)])

@@ -32,8 +32,7 @@ async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consume
             "watch": {"namespaceSelector": {"matchExpressions": selector}},
         }),
         namespace_labels: vec![format!("copies-of={here}")],
-        failure_policy: "Ignore",
-        ..Options::default()
+        ..Options::ignoring()
     };
     play(options, async |scene| {
         let protected =
