@@ -315,11 +315,7 @@ mod tests {
         let writes = canned.writes();
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         let told = approve(&cluster, &operators, &web, content).await;
         let (approval, verdict) = told.unwrap();
         let text = approval.text().without_styles();
@@ -440,11 +436,7 @@ mod tests {
             .forbids("/apis/apps/v1/namespaces/shop/deployments/secret")
             .cluster();
         let operators = Operators::find(&cluster, None).await;
-        let targets = ["gone", "secret", "web"].map(|name| Target {
-            kind: "deploy".to_owned(),
-            name: name.to_owned(),
-            namespace: None,
-        });
+        let targets = ["gone", "secret", "web"].map(|name| Target::here("deploy", name));
         let chosen = Chosen::Named(targets.to_vec());
         let (approvals, verdict) =
             approve_each(&cluster, &operators, &chosen, &targets, None).await;

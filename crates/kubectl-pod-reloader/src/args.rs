@@ -290,6 +290,18 @@ pub(crate) struct Sources {
     pub(crate) recursive: bool,
 }
 
+#[cfg(test)]
+impl Sources {
+    /// Returns a folder with manifests.
+    pub(crate) fn of_folder(path: &std::path::Path) -> Self {
+        Self {
+            filename: vec![path.to_owned()],
+            kustomize: None,
+            recursive: false,
+        }
+    }
+}
+
 /// Refuses a blank selector, which would select everything. An unset variable leaves such a selector.
 fn selector(text: &str) -> Result<String, String> {
     match text.trim() {
@@ -351,11 +363,7 @@ mod tests {
 
     #[test]
     fn a_target_is_a_type_and_a_name() {
-        let deployment = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let deployment = Target::here("deploy", "web");
         assert_eq!(target("Deploy/web"), Ok(deployment));
         for wrong in [
             "web",
@@ -404,11 +412,7 @@ mod tests {
                 _ => Vec::new(),
             })
         };
-        let target = |kind: &str, name: &str| Target {
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            namespace: None,
-        };
+        let target = Target::here;
         let web = target("deploy", "web");
         assert_eq!(named("explain deploy web"), Some(vec![web.clone()]));
         assert_eq!(named("explain -n shop deploy/web"), Some(vec![web.clone()]));

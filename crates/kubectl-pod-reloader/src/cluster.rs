@@ -312,11 +312,7 @@ mod tests {
         let cluster = cluster.cluster();
         let shop = Name::parse("shop").unwrap();
         let operators = Operators::find(&cluster, None).await;
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         let web = workloads::get(&cluster, &operators, &web).await.unwrap();
         let mut listed = vec![match &*operators.unseen {
             [] => Ok(operators.all.len()),

@@ -394,11 +394,7 @@ mod tests {
     async fn explained(canned: Canned) -> (String, Value) {
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         let (answer, _) = explain(&cluster, &operators, &web).await.unwrap();
         let text = answer.text().without_styles();
         (text, serde_json::to_value(answer).unwrap())
@@ -443,11 +439,7 @@ mod tests {
     async fn verdict_of(canned: Canned) -> Verdict {
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         let (_, verdict) = explain(&cluster, &operators, &web).await.unwrap();
         verdict
     }

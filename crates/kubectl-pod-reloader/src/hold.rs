@@ -192,11 +192,7 @@ mod tests {
         let operators = Operators::find(cluster, None).await;
         let target = |typed: &&str| {
             let (kind, name) = typed.split_once('/').unwrap();
-            Target {
-                kind: kind.to_owned(),
-                name: name.to_owned(),
-                namespace: None,
-            }
+            Target::here(kind, name)
         };
         let targets: Vec<_> = objects.iter().map(target).collect();
         let chosen = Chosen::Named(targets.clone());
@@ -306,11 +302,7 @@ mod tests {
     async fn a_selected_object_that_is_gone_is_no_fault() {
         let cluster = shop().cluster();
         let operators = Operators::find(&cluster, None).await;
-        let targets = ["deploy", "cm"].map(|kind| Target {
-            kind: kind.to_owned(),
-            name: "gone".to_owned(),
-            namespace: None,
-        });
+        let targets = ["deploy", "cm"].map(|kind| Target::here(kind, "gone"));
         let (held, verdict) = each(&cluster, &operators, &selected(), &targets, false).await;
         let text = held.text().without_styles();
         assert_eq!(text, "deploy/gone: gone\ncm/gone: gone\n");

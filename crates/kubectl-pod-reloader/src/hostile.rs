@@ -71,11 +71,7 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
     runtime.block_on(async {
         let cluster = cluster(hostile).cluster();
         let operators = Operators::find(&cluster, None).await;
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         let (explained, _) = explain::explain(&cluster, &operators, &web).await.unwrap();
         told.add(&explained);
         let history = history::history(&cluster, &operators, &web, Compare::Values).await;

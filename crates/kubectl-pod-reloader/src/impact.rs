@@ -537,11 +537,7 @@ Used later by the pods of
             name: "nope".to_owned(),
         };
         assert_eq!(error, Some(absent.clone()));
-        let web = crate::args::Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = crate::args::Target::here("deploy", "web");
         let error = workloads::get(&cluster, &operators, &web).await.err();
         assert_eq!(error, Some(absent.clone()));
         let drawn = crate::graph::draw(&cluster, &operators, Some(&cluster.namespace)).await;

@@ -356,11 +356,7 @@ metadata:
     #[tokio::test]
     async fn a_workload_gets_a_patch_whether_or_not_it_is_managed() {
         let canned = shop(&[deployment("alone"), listing("web", "app")]);
-        let web = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let web = Target::here("deploy", "web");
         for chosen in [all(), Chosen::Named(vec![web])] {
             let (text, verdict) = migrated(canned.clone(), chosen).await;
             let (comment, patch) = text.split_once('\n').unwrap();
@@ -395,11 +391,7 @@ metadata:
         }
         let both = format!("{web}\n---\n{api}\n");
         fs::write(folder.path().join("both.yaml"), both).unwrap();
-        let sources = Sources {
-            filename: vec![folder.path().to_owned()],
-            kustomize: None,
-            recursive: false,
-        };
+        let sources = Sources::of_folder(folder.path());
         let (migrations, verdict) = of_manifests(&sources, None).unwrap();
         let text = migrations.text().without_styles();
         let (_, patches) = text.split_once('\n').unwrap();
@@ -411,11 +403,7 @@ metadata:
     fn of_text(manifests: &str) -> (String, Verdict) {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("all.yaml"), manifests).unwrap();
-        let sources = Sources {
-            filename: vec![folder.path().to_owned()],
-            kustomize: None,
-            recursive: false,
-        };
+        let sources = Sources::of_folder(folder.path());
         let (migrations, verdict) = of_manifests(&sources, None).unwrap();
         (migrations.text().without_styles(), verdict)
     }

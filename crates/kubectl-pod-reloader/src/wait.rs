@@ -390,11 +390,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn targets<const N: usize>(names: [&str; N]) -> [Target; N] {
-        names.map(|name| Target {
-            kind: "deploy".to_owned(),
-            name: name.to_owned(),
-            namespace: None,
-        })
+        names.map(|name| Target::here("deploy", name))
     }
 
     fn done() -> State {

@@ -24,6 +24,16 @@ impl Target {
         format!("{}/{}", self.kind, self.name)
     }
 
+    /// Returns an object in the namespace of the connection, for tests.
+    #[cfg(test)]
+    pub(crate) fn here(kind: &str, name: &str) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            namespace: None,
+        }
+    }
+
     /// Returns type and name, with the namespace if it may differ from the namespace of the connection.
     pub(crate) fn shown(&self) -> String {
         let typed = self.typed();

@@ -168,11 +168,7 @@ mod tests {
             .reporting("current")
             .cluster();
         let operators = Operators::find(&cluster, None).await;
-        let target = Target {
-            kind: "deploy".to_owned(),
-            name: "web".to_owned(),
-            namespace: None,
-        };
+        let target = Target::here("deploy", "web");
         let (answer, _) = explain(&cluster, &operators, &target).await.unwrap();
         let text = answer.text().without_styles();
         (text, serde_json::to_value(answer).unwrap())

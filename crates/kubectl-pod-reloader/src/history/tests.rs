@@ -41,11 +41,7 @@ fn changed_twice() -> Canned {
 async fn told(canned: Canned, compare: Compare) -> (String, Value, Verdict) {
     let cluster = canned.cluster();
     let operators = Operators::find(&cluster, None).await;
-    let target = Target {
-        kind: "deploy".to_owned(),
-        name: "web".to_owned(),
-        namespace: None,
-    };
+    let target = Target::here("deploy", "web");
     let told = history(&cluster, &operators, &target, compare).await;
     let (history, verdict) = told.unwrap();
     let json = serde_json::to_value(&history).unwrap();

@@ -44,11 +44,7 @@ async fn plan_of(canned: Canned, manifests: &[Value]) -> (Plan, Outcome) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests});
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("all.json"), list.to_string()).unwrap();
-    let sources = Sources {
-        filename: vec![folder.path().to_owned()],
-        kustomize: None,
-        recursive: false,
-    };
+    let sources = Sources::of_folder(folder.path());
     plan(&cluster, &operators, &sources, None).await.unwrap()
 }
 
@@ -390,11 +386,7 @@ async fn manifests_without_objects_are_an_error() {
     let operators = Operators::find(&cluster, None).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.yaml"), "---\n# nothing\n").unwrap();
-    let sources = Sources {
-        filename: vec![folder.path().to_owned()],
-        kustomize: None,
-        recursive: false,
-    };
+    let sources = Sources::of_folder(folder.path());
     let error = plan(&cluster, &operators, &sources, None).await.err();
     assert_eq!(
         error.map(|it| it.to_string()).as_deref(),

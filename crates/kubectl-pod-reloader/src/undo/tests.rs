@@ -71,11 +71,7 @@ async fn undone(canned: Canned, to: Option<i64>) -> (Undo, Vec<(String, Value)>)
     let writes = canned.writes();
     let cluster = canned.cluster();
     let operators = Operators::find(&cluster, None).await;
-    let target = Target {
-        kind: "deploy".to_owned(),
-        name: "web".to_owned(),
-        namespace: None,
-    };
+    let target = Target::here("deploy", "web");
     let (undo, _) = undo(&cluster, &operators, &target, to).await.unwrap();
     let writes = writes.lock().unwrap().clone();
     (undo, writes)
@@ -276,11 +272,7 @@ async fn a_dry_run_of_an_undo_stores_nothing() {
     let mut cluster = canned.cluster();
     cluster.writes = Writes::DryRun;
     let operators = Operators::find(&cluster, None).await;
-    let target = Target {
-        kind: "deploy".to_owned(),
-        name: "web".to_owned(),
-        namespace: None,
-    };
+    let target = Target::here("deploy", "web");
     let (undo, verdict) = undo(&cluster, &operators, &target, None).await.unwrap();
     assert!(undo.state.ends_with(" (server dry run)"), "{}", undo.state);
     assert_eq!(verdict, Verdict::Good);
