@@ -78,141 +78,70 @@ fn a_window_opens_on_its_days() {
 /// the clock goes on, and where it is put back, a doubled one opens once.
 #[test]
 fn a_window_opens_once_on_the_days_when_the_clock_is_changed() {
-    let berlin = |times: &str| format!("{times} Europe/Berlin");
-    let new_york = |times: &str| format!("{times} America/New_York");
-    for (windows, from, expected) in [
+    for (zone, from, rows) in [
         // At 2:00 the clock of Berlin is put forward to 3:00, which is 1:00 UTC.
         (
-            berlin("01:00-02:00"),
+            "Europe/Berlin",
             "2026-03-28T12:00:00Z",
-            "Sun 29 00:00 - Sun 29 01:00",
+            &[
+                ("01:00-02:00", "Sun 29 00:00 - Sun 29 01:00"),
+                ("01:30-02:30", "Sun 29 00:30 - Sun 29 01:00"),
+                ("02:00-03:00", "Sun 29 01:00 - Sun 29 02:00"),
+                ("02:15-02:45", "Sun 29 01:00 - Sun 29 01:30"),
+                ("02:30-03:30", "Sun 29 01:00 - Sun 29 01:30"),
+                ("03:00-04:00", "Sun 29 01:00 - Sun 29 02:00"),
+                ("01:00-04:00", "Sun 29 00:00 - Sun 29 02:00"),
+                ("22:00-03:00", "Sat 28 21:00 - Sun 29 01:00"),
+            ][..],
         ),
         (
-            berlin("01:30-02:30"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 00:30 - Sun 29 01:00",
-        ),
-        (
-            berlin("02:00-03:00"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 01:00 - Sun 29 02:00",
-        ),
-        (
-            berlin("02:15-02:45"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 01:00 - Sun 29 01:30",
-        ),
-        (
-            berlin("02:30-03:30"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 01:00 - Sun 29 01:30",
-        ),
-        (
-            berlin("03:00-04:00"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 01:00 - Sun 29 02:00",
-        ),
-        (
-            berlin("01:00-04:00"),
-            "2026-03-28T12:00:00Z",
-            "Sun 29 00:00 - Sun 29 02:00",
-        ),
-        (
-            berlin("22:00-03:00"),
-            "2026-03-28T12:00:00Z",
-            "Sat 28 21:00 - Sun 29 01:00",
-        ),
-        (
-            berlin("Sun 00:00-24:00"),
+            "Europe/Berlin",
             "2026-03-28T23:00:00Z",
-            "Sat 28 23:00 - Sun 29 22:00",
+            &[("Sun 00:00-24:00", "Sat 28 23:00 - Sun 29 22:00")],
         ),
         // At 3:00 it is put back to 2:00, which is 1:00 UTC.
         (
-            berlin("01:00-02:00"),
+            "Europe/Berlin",
             "2026-10-24T12:00:00Z",
-            "Sat 24 23:00 - Sun 25 00:00",
-        ),
-        (
-            berlin("01:30-02:30"),
-            "2026-10-24T12:00:00Z",
-            "Sat 24 23:30 - Sun 25 00:30",
-        ),
-        (
-            berlin("02:00-03:00"),
-            "2026-10-24T12:00:00Z",
-            "Sun 25 00:00 - Sun 25 02:00",
-        ),
-        (
-            berlin("02:15-02:45"),
-            "2026-10-24T12:00:00Z",
-            "Sun 25 00:15 - Sun 25 00:45",
-        ),
-        (
-            berlin("02:30-03:30"),
-            "2026-10-24T12:00:00Z",
-            "Sun 25 00:30 - Sun 25 02:30",
-        ),
-        (
-            berlin("03:00-04:00"),
-            "2026-10-24T12:00:00Z",
-            "Sun 25 02:00 - Sun 25 03:00",
-        ),
-        (
-            berlin("22:00-03:00"),
-            "2026-10-24T12:00:00Z",
-            "Sat 24 20:00 - Sun 25 02:00",
+            &[
+                ("01:00-02:00", "Sat 24 23:00 - Sun 25 00:00"),
+                ("01:30-02:30", "Sat 24 23:30 - Sun 25 00:30"),
+                ("02:00-03:00", "Sun 25 00:00 - Sun 25 02:00"),
+                ("02:15-02:45", "Sun 25 00:15 - Sun 25 00:45"),
+                ("02:30-03:30", "Sun 25 00:30 - Sun 25 02:30"),
+                ("03:00-04:00", "Sun 25 02:00 - Sun 25 03:00"),
+                ("22:00-03:00", "Sat 24 20:00 - Sun 25 02:00"),
+            ],
         ),
         // At 2:00 the clock of New York is put forward to 3:00, which is 7:00 UTC.
         (
-            new_york("01:00-02:00"),
+            "America/New_York",
             "2026-03-07T12:00:00Z",
-            "Sun 08 06:00 - Sun 08 07:00",
-        ),
-        (
-            new_york("02:00-03:00"),
-            "2026-03-07T12:00:00Z",
-            "Sun 08 07:00 - Sun 08 08:00",
-        ),
-        (
-            new_york("02:30-03:30"),
-            "2026-03-07T12:00:00Z",
-            "Sun 08 07:00 - Sun 08 07:30",
-        ),
-        (
-            new_york("01:30-02:30"),
-            "2026-03-07T12:00:00Z",
-            "Sun 08 06:30 - Sun 08 07:00",
+            &[
+                ("01:00-02:00", "Sun 08 06:00 - Sun 08 07:00"),
+                ("02:00-03:00", "Sun 08 07:00 - Sun 08 08:00"),
+                ("02:30-03:30", "Sun 08 07:00 - Sun 08 07:30"),
+                ("01:30-02:30", "Sun 08 06:30 - Sun 08 07:00"),
+            ],
         ),
         // At 2:00 it is put back to 1:00, which is 6:00 UTC.
         (
-            new_york("00:30-01:30"),
+            "America/New_York",
             "2026-10-31T12:00:00Z",
-            "Sun 01 04:30 - Sun 01 05:30",
-        ),
-        (
-            new_york("01:00-02:00"),
-            "2026-10-31T12:00:00Z",
-            "Sun 01 05:00 - Sun 01 07:00",
-        ),
-        (
-            new_york("01:15-01:45"),
-            "2026-10-31T12:00:00Z",
-            "Sun 01 05:15 - Sun 01 05:45",
-        ),
-        (
-            new_york("01:30-02:30"),
-            "2026-10-31T12:00:00Z",
-            "Sun 01 05:30 - Sun 01 07:30",
-        ),
-        (
-            new_york("02:00-03:00"),
-            "2026-10-31T12:00:00Z",
-            "Sun 01 07:00 - Sun 01 08:00",
+            &[
+                ("00:30-01:30", "Sun 01 04:30 - Sun 01 05:30"),
+                ("01:00-02:00", "Sun 01 05:00 - Sun 01 07:00"),
+                ("01:15-01:45", "Sun 01 05:15 - Sun 01 05:45"),
+                ("01:30-02:30", "Sun 01 05:30 - Sun 01 07:30"),
+                ("02:00-03:00", "Sun 01 07:00 - Sun 01 08:00"),
+            ],
         ),
     ] {
-        let first = openings(&windows, from, 1);
-        assert_eq!(first, [expected], "{windows}");
+        for (times, expected) in rows {
+            let windows = format!("{times} {zone}");
+            let first = openings(&windows, from, 1);
+            assert_eq!(first, [*expected], "{windows} from {from}");
+        }
     }
     // The next one is a day later, not in the doubled hour.
     let both = openings("02:15-02:45 Europe/Berlin", "2026-10-24T12:00:00Z", 2);
