@@ -51,11 +51,60 @@ fn a_values_file_of_saps_chart_renders_the_same_objects_as_none() -> Result<()> 
 
 #[test]
 fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
+    // The schema refuses these where they are.
+    let by_name = [
+        "image.digest=0123",
+        "global.imageRegistry=https://x",
+        "tests.tolerations=all",
+        "crds.enabled=never",
+        "rbac.create=never",
+        "ports.metrics=0",
+        "readinessProbe.periodSeconds=0",
+        "terminationGracePeriodSeconds=15",
+        "extraVolumes[0].name=tls",
+        "extraEnv[0].name=POD_NAMESPACE",
+        "extraContainers[0].name=controller,extraContainers[0].image=a",
+        "namespaceOverride=Tools",
+        "commonLabels.team=a b",
+        "revisionHistoryLimit=-1",
+        "strategy.type=OnDelete",
+        "strategy.rollingUpdate.maxSurge=half",
+        "strategy.rollingUpdate.maxUnavailable=150%",
+        "webhook.failurePolicy=Refuse",
+        "replicaCount=two",
+        "settlePeriod=soon",
+        "settlePeriod=2h",
+        "settlePeriod=90m",
+        "settlePeriod=1.5h 3m",
+        "maxRestarts=-1",
+        "flowControl.nominalConcurrencyShares=0",
+        "podMonitor.interval=1.5s",
+        "serviceMonitor.scrapeTimeout=soon",
+        "podMonitor.metricRelabelings[0].action=remove",
+        "reconcile=maybe",
+        "policy.enabled=perhaps",
+        "dialects={wave,wave}",
+        "autoReloadAll=all",
+        "customResources={knative,knative}",
+        "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.1",
+        "networkPolicy.metricsFrom[0].ipBlock.cidr=monitoring/24",
+        "networkPolicy.metricsFrom[0].ipBlock.cidr=face/32",
+        "networkPolicy.webhookFrom[0].ipBlock.cidr=999.1.1.1/99",
+        "networkPolicy.webhookFrom[0].ipBlock.cidr=:::::/999",
+        "networkPolicy.egress[0].to[0].ipBlock.cidr=APISERVER/32",
+        "prometheusRule.runbookUrl=runbooks.md",
+        "grafanaDashboard.labels=1",
+        "httpReload.enabled=always",
+        "unstick.enabled=always",
+        "unstick.after=2h",
+        "unstick.after=0s",
+        "pin.enabled=configmaps",
+        "namespaceAnnotations.enabled=always",
+        "sync.enabled=always",
+    ];
     let refused = [
         ("webhok.failurePolicy=Fail", "webhok"),
         ("webhook.failurePolcy=Fail", "failurePolcy"),
-        ("image.digest=0123", "/image/digest"),
-        ("global.imageRegistry=https://x", "/global/imageRegistry"),
         (
             "image.tag=1@sha256:0,image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
             "set only one of them",
@@ -68,50 +117,20 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "hostNetwork=true,ports.probes=10250",
             "port 10250 is taken on every node",
         ),
-        ("tests.tolerations=all", "/tests/tolerations"),
         ("tests.image=kubectl", "/tests"),
-        ("crds.enabled=never", "/crds/enabled"),
-        ("rbac.create=never", "/rbac/create"),
         ("rbac.aggregate=true", "/rbac"),
-        ("ports.metrics=0", "/ports/metrics"),
         ("ports.metrics=8081", "must differ"),
         ("ports.probes=9443", "must differ"),
         ("livenessProbe.path=/", "/livenessProbe"),
-        (
-            "readinessProbe.periodSeconds=0",
-            "/readinessProbe/periodSeconds",
-        ),
-        (
-            "terminationGracePeriodSeconds=15",
-            "/terminationGracePeriodSeconds",
-        ),
         ("dnsConfig.servers={a}", "/dnsConfig"),
         ("dnsPolicy=None", "dnsConfig.nameservers"),
         ("hostAliases[0].hostnames={a}", "/hostAliases/0"),
         ("extraEnvFrom[0].prefix=A", "/extraEnvFrom/0"),
         ("extraVolumes[0].emptyDir.medium=Memory", "/extraVolumes/0"),
-        ("extraVolumes[0].name=tls", "/extraVolumes/0/name"),
         ("extraEnv[0].value=a", "/extraEnv/0"),
-        ("extraEnv[0].name=POD_NAMESPACE", "/extraEnv/0/name"),
-        (
-            "extraContainers[0].name=controller,extraContainers[0].image=a",
-            "/extraContainers/0/name",
-        ),
         ("extraVolumeMounts[0].name=a", "/extraVolumeMounts/0"),
         ("extraContainers[0].name=a", "/extraContainers/0"),
         ("extraObjects={1}", "/extraObjects/0"),
-        ("namespaceOverride=Tools", "/namespaceOverride"),
-        ("commonLabels.team=a b", "/commonLabels/team"),
-        ("revisionHistoryLimit=-1", "/revisionHistoryLimit"),
-        ("strategy.type=OnDelete", "/strategy/type"),
-        (
-            "strategy.rollingUpdate.maxSurge=half",
-            "/strategy/rollingUpdate/maxSurge",
-        ),
-        (
-            "strategy.rollingUpdate.maxUnavailable=150%",
-            "/strategy/rollingUpdate/maxUnavailable",
-        ),
         (
             "strategy.type=Recreate,strategy.rollingUpdate.maxSurge=1",
             "/strategy/rollingUpdate",
@@ -120,45 +139,20 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "strategy.rollingUpdate.maxSurge=0,strategy.rollingUpdate.maxUnavailable=0%",
             "cannot both be 0",
         ),
-        ("webhook.failurePolicy=Refuse", "/webhook/failurePolicy"),
-        ("replicaCount=two", "/replicaCount"),
-        ("settlePeriod=soon", "/settlePeriod"),
-        ("settlePeriod=2h", "/settlePeriod"),
-        ("settlePeriod=90m", "/settlePeriod"),
-        ("settlePeriod=1.5h 3m", "/settlePeriod"),
-        ("maxRestarts=-1", "/maxRestarts"),
-        (
-            "flowControl.nominalConcurrencyShares=0",
-            "/flowControl/nominalConcurrencyShares",
-        ),
-        ("podMonitor.interval=1.5s", "/podMonitor/interval"),
-        (
-            "serviceMonitor.scrapeTimeout=soon",
-            "/serviceMonitor/scrapeTimeout",
-        ),
         (
             "serviceMonitor.relabelings[0].target=a",
             "/serviceMonitor/relabelings/0",
         ),
         (
-            "podMonitor.metricRelabelings[0].action=remove",
-            "/podMonitor/metricRelabelings/0/action",
-        ),
-        (
             "podMonitor.enabled=true,serviceMonitor.enabled=true",
             "exclude each other",
         ),
-        ("reconcile=maybe", "/reconcile"),
-        ("policy.enabled=perhaps", "/policy/enabled"),
         ("watch.namespaces={Shop}", "/watch/namespaces/0"),
         ("watch.namespaces={kube-system}", "/watch/namespaces/0"),
         ("watch.namespaces={pod-reloader}", "its own namespace"),
         ("service.type=ExternalName", "/service/externalName"),
         ("dialects={reloader}", "/dialects/0"),
-        ("dialects={wave,wave}", "/dialects"),
-        ("autoReloadAll=all", "/autoReloadAll"),
         ("customResources={rollouts}", "/customResources/0"),
-        ("customResources={knative,knative}", "/customResources"),
         (
             "customResources[0].group=x.io,customResources[0].resource=xs,customResources[0].kind=X",
             "/customResources/0",
@@ -180,60 +174,22 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "batch/CronJob is managed already",
         ),
         (
-            "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.1",
-            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
-        ),
-        (
-            "networkPolicy.metricsFrom[0].ipBlock.cidr=monitoring/24",
-            "/networkPolicy/metricsFrom/0/ipBlock/cidr",
-        ),
-        (
-            "networkPolicy.metricsFrom[0].ipBlock.cidr=face/32",
-            "/networkPolicy/metricsFrom/0/ipBlock/cidr",
-        ),
-        (
-            "networkPolicy.webhookFrom[0].ipBlock.cidr=999.1.1.1/99",
-            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
-        ),
-        (
-            "networkPolicy.webhookFrom[0].ipBlock.cidr=:::::/999",
-            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
-        ),
-        (
             "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/8,\
              networkPolicy.webhookFrom[0].ipBlock.except={APISERVER/32}",
             "/networkPolicy/webhookFrom/0/ipBlock/except/0",
         ),
-        (
-            "networkPolicy.egress[0].to[0].ipBlock.cidr=APISERVER/32",
-            "/networkPolicy/egress/0/to/0/ipBlock/cidr",
-        ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
-        (
-            "prometheusRule.runbookUrl=runbooks.md",
-            "/prometheusRule/runbookUrl",
-        ),
         (
             "prometheusRule.enabled=true",
             "podMonitor.enabled, serviceMonitor.enabled or prometheusRule.selector",
         ),
-        ("grafanaDashboard.labels=1", "/grafanaDashboard/labels"),
         (
             "ignoreSecrets=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
-        ("httpReload.enabled=always", "/httpReload/enabled"),
-        ("unstick.enabled=always", "/unstick/enabled"),
-        ("unstick.after=2h", "/unstick/after"),
-        ("unstick.after=0s", "/unstick/after"),
-        ("pin.enabled=configmaps", "/pin/enabled"),
         (
             "pin.enabled=true,ignoreConfigMaps=true",
             "exclude each other",
-        ),
-        (
-            "namespaceAnnotations.enabled=always",
-            "/namespaceAnnotations/enabled",
         ),
         (
             "watch.namespaces={shop},namespaceAnnotations.enabled=true",
@@ -248,7 +204,6 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
              fieldBindings.kinds[0].resource=xs,fieldBindings.kinds[0].kind=X",
             "fieldBindings.kinds needs fieldBindings.enabled",
         ),
-        ("sync.enabled=always", "/sync/enabled"),
         (
             "sync.enabled=true,watch.namespaces={shop}",
             "sync.enabled and watch.namespaces exclude each other",
@@ -274,9 +229,11 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "ignoreNamespaces",
         ),
     ];
-    let (by_schema, by_templates): (Vec<_>, Vec<_>) = refused
+    let places = by_name.map(place_of);
+    let (mut by_schema, by_templates): (Vec<_>, Vec<_>) = refused
         .into_iter()
         .partition(|(_, complaint)| complaint.starts_with('/'));
+    by_schema.extend(by_name.into_iter().zip(places.iter().map(String::as_str)));
     refused_by_schema(&by_schema)?;
     for (value, complaint) in by_templates {
         let error = template(&["--set", value]).err().context(value)?;
@@ -850,6 +807,12 @@ pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
         path.display()
     );
     Ok(())
+}
+
+/// Returns where a value is, as the schema names it: `a[0].b=c` is at `/a/0/b`.
+fn place_of(value: &str) -> String {
+    let name = value.split('=').next().unwrap_or_default();
+    format!("/{}", name.replace(['.', '['], "/").replace(']', ""))
 }
 
 /// Asserts that the chart's schema refuses each value, and names its place. Helm names all places at once, so values with
