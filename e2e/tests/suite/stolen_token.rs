@@ -312,10 +312,12 @@ async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> R
     ensure!(tried == documented, "{tried:#?}\n{documented:#?}");
     wait_for("the answers of the table", PATIENCE, async || {
         let mut wrong = Vec::new();
-        for (row, request) in &tries {
-            let answer = answer(&client, request).await?;
-            if Some(expected[*row]) != answer {
-                wrong.push(format!("{row}: {answer:?} to {request:?}"));
+        for (row, requests) in &tries {
+            for request in requests {
+                let answer = answer(&client, request).await?;
+                if Some(expected[*row]) != answer {
+                    wrong.push(format!("{row}: {answer:?} to {request:?}"));
+                }
             }
         }
         done_if(wrong.is_empty(), wrong.join("\n"))
@@ -373,7 +375,7 @@ fn tries(
     own: &str,
     shop: &str,
     [lease, others_lease]: [&str; 2],
-) -> Vec<(&'static str, Try)> {
+) -> Vec<(&'static str, Vec<Try>)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
         format!("/apis/{group}/v1/namespaces/{namespace}/{rest}")
@@ -445,420 +447,366 @@ fn tries(
         marked
     };
     let seal = || Some("0".repeat(32));
+    let create_secret = |body: Value| post(core(own, "secrets"), body);
+    let create_config_map = |body: Value| post(core(shop, "configmaps"), body);
+    let change_web = |body: Value| patch(web.clone(), body);
+    let change_pod = |body: Value| patch(core(shop, "pods/alone"), body);
+    let change_cron_job_status = |body: Value| patch(cron_job_status.clone(), body);
+    let change_bound = |body: Value| patch(bound.clone(), body);
+    let change_webhook = |body: Value| patch(format!("{webhooks}/{own}"), body);
     vec![
-        (READ_SECRETS, get(core("kube-public", "secrets/any"))),
-        (READ_CONFIG_MAPS, get(core("kube-public", "configmaps/any"))),
+        (READ_SECRETS, vec![get(core("kube-public", "secrets/any"))]),
         (
-            READ_RELEASES,
-            get(api(
-                "kustomize.toolkit.fluxcd.io",
-                "kube-public",
-                "kustomizations",
-            )),
+            READ_CONFIG_MAPS,
+            vec![get(core("kube-public", "configmaps/any"))],
         ),
         (
             READ_RELEASES,
-            get("/apis/argoproj.io/v1alpha1/namespaces/default/applications".to_owned()),
+            vec![
+                get(api(
+                    "kustomize.toolkit.fluxcd.io",
+                    "kube-public",
+                    "kustomizations",
+                )),
+                get("/apis/argoproj.io/v1alpha1/namespaces/default/applications".to_owned()),
+            ],
         ),
         (
             READ_KEYS,
-            get(core(own, &format!("secrets/{}", hash_keys(own)))),
+            vec![get(core(own, &format!("secrets/{}", hash_keys(own))))],
         ),
         (
             CREATE_KEYS,
-            post(core(own, "secrets"), secret(&hash_keys(own), "Opaque")),
+            vec![create_secret(secret(&hash_keys(own), "Opaque"))],
         ),
         (
             CHANGE_WORKLOADS,
-            patch(
-                web.clone(),
-                template(json!({"spec": {"containers": containers}})),
-            ),
-        ),
-        (
-            CHANGE_WORKLOADS,
-            patch(web.clone(), json!({"spec": {"replicas": 0}})),
+            vec![
+                change_web(template(json!({"spec": {"containers": containers}}))),
+                change_web(json!({"spec": {"replicas": 0}})),
+            ],
         ),
         (
             CHANGE_OWN_WORKLOADS,
-            patch(
+            vec![patch(
                 api("apps", own, &format!("deployments/{own}")),
                 json!({"spec": {"replicas": 1}}),
-            ),
+            )],
         ),
-        (RESTART_WORKLOADS, patch(web.clone(), template(hash))),
-        (CREATE_WORKLOADS, delete(web)),
+        (RESTART_WORKLOADS, vec![change_web(template(hash))]),
         (
             CREATE_WORKLOADS,
-            post(api("apps", shop, "deployments"), named("evil")),
-        ),
-        (CREATE_WORKLOADS, post(core(shop, "pods"), named("evil"))),
-        (
-            CREATE_WORKLOADS,
-            post(core(shop, "pods/any/exec"), Value::Null),
-        ),
-        (CREATE_JOB, post(jobs.clone(), job(json!([])))),
-        (
-            CREATE_JOB,
-            post(jobs.clone(), job(owner("batch/v1", "CronJob", false))),
+            vec![
+                delete(web),
+                post(api("apps", shop, "deployments"), named("evil")),
+                post(core(shop, "pods"), named("evil")),
+                post(core(shop, "pods/any/exec"), Value::Null),
+            ],
         ),
         (
             CREATE_JOB,
-            post(jobs.clone(), job(owner("v1", "ConfigMap", true))),
+            vec![
+                post(jobs.clone(), job(json!([]))),
+                post(jobs.clone(), job(owner("batch/v1", "CronJob", false))),
+                post(jobs.clone(), job(owner("v1", "ConfigMap", true))),
+                delete(format!("{jobs}/alone")),
+            ],
         ),
         (
             CREATE_JOB_OF_CRON_JOB,
-            post(jobs.clone(), job(owner("batch/v1", "CronJob", true))),
+            vec![
+                post(jobs.clone(), job(owner("batch/v1", "CronJob", true))),
+                // There is none, but it would be deleted.
+                delete(format!("{jobs}/any")),
+            ],
         ),
-        (CREATE_JOB, delete(format!("{jobs}/alone"))),
-        // There is none, but it would be deleted.
-        (CREATE_JOB_OF_CRON_JOB, delete(format!("{jobs}/any"))),
         (
             ADD_ACTIVE_JOB,
-            patch(
-                cron_job_status.clone(),
+            vec![change_cron_job_status(
                 json!({"status": {"active": [active_job(shop)]}}),
-            ),
+            )],
         ),
         (
             CHANGE_CRON_JOB_STATUS,
-            patch(
-                cron_job_status.clone(),
-                json!({"status": {"active": [active_job("kube-system")]}}),
-            ),
-        ),
-        (
-            CHANGE_CRON_JOB_STATUS,
-            patch(
-                cron_job_status,
-                json!({"status": {"lastScheduleTime": "2026-11-22T08:00:00Z"}}),
-            ),
+            vec![
+                change_cron_job_status(json!({"status": {"active": [active_job("kube-system")]}})),
+                change_cron_job_status(
+                    json!({"status": {"lastScheduleTime": "2026-11-22T08:00:00Z"}}),
+                ),
+            ],
         ),
         (
             MINT_BY_REQUEST,
-            post(
-                core(own, "serviceaccounts/default/token"),
-                json!({"spec": {}}),
-            ),
-        ),
-        (
-            MINT_BY_REQUEST,
-            post(
-                core(shop, "serviceaccounts/default/token"),
-                json!({"spec": {}}),
-            ),
-        ),
-        (
-            MINT_BY_SECRET,
-            post(core(own, "secrets"), secret("evil", token)),
+            vec![
+                post(
+                    core(own, "serviceaccounts/default/token"),
+                    json!({"spec": {}}),
+                ),
+                post(
+                    core(shop, "serviceaccounts/default/token"),
+                    json!({"spec": {}}),
+                ),
+            ],
         ),
         (
             MINT_BY_SECRET,
-            post(core(own, "secrets"), secret(&hash_keys(own), token)),
+            vec![
+                create_secret(secret("evil", token)),
+                create_secret(secret(&hash_keys(own), token)),
+                create_secret(secret(&format!("{own}-tls"), token)),
+            ],
         ),
-        (
-            MINT_BY_SECRET,
-            post(core(own, "secrets"), secret(&format!("{own}-tls"), token)),
-        ),
-        (
-            CREATE_SECRET,
-            post(core(own, "secrets"), secret("evil", "Opaque")),
-        ),
+        (CREATE_SECRET, vec![create_secret(secret("evil", "Opaque"))]),
         (
             CHANGE_SECRETS,
-            post(core(shop, "secrets"), secret("evil", "Opaque")),
-        ),
-        (
-            CHANGE_SECRETS,
-            put(core(shop, "secrets/theirs"), named("theirs")),
-        ),
-        (CHANGE_SECRETS, delete(core(shop, "secrets/theirs"))),
-        (
-            CHANGE_SECRETS,
-            put(core(shop, "configmaps/theirs"), named("theirs")),
+            vec![
+                post(core(shop, "secrets"), secret("evil", "Opaque")),
+                put(core(shop, "secrets/theirs"), named("theirs")),
+                delete(core(shop, "secrets/theirs")),
+                put(core(shop, "configmaps/theirs"), named("theirs")),
+                delete(core(own, &format!("secrets/{}", hash_keys(own)))),
+            ],
         ),
         (
             WRITE_CONFIG_MAPS,
-            post(core(shop, "configmaps"), named("evil")),
+            vec![
+                create_config_map(named("evil")),
+                create_config_map({
+                    let mut mutable = copy("evil-0123456789");
+                    mutable["immutable"] = json!(false);
+                    mutable
+                }),
+                post(
+                    core(own, "configmaps"),
+                    json!({"metadata": {"name": "evil"}, "immutable": true}),
+                ),
+                delete(core(shop, "configmaps/kube-root-ca.crt")),
+                // Somebody has renamed a copy.
+                delete(core(shop, "configmaps/renamed")),
+                delete(core(shop, "configmaps/kept-by-somebody-else")),
+                create_config_map({
+                    let mut tracked = kept("evil");
+                    tracked["metadata"]["labels"]["grafana_dashboard"] = json!("1");
+                    tracked
+                }),
+                create_config_map({
+                    let mut mutable = stored("evil-kept-0123456789");
+                    mutable["immutable"] = json!(false);
+                    mutable
+                }),
+                create_config_map(stored("evil")),
+            ],
         ),
-        (
-            WRITE_CONFIG_MAPS,
-            post(core(shop, "configmaps"), {
-                let mut mutable = copy("evil-0123456789");
-                mutable["immutable"] = json!(false);
-                mutable
-            }),
-        ),
-        (
-            WRITE_CONFIG_MAPS,
-            post(
-                core(own, "configmaps"),
-                json!({"metadata": {"name": "evil"}, "immutable": true}),
-            ),
-        ),
-        (
-            WRITE_CONFIG_MAPS,
-            delete(core(shop, "configmaps/kube-root-ca.crt")),
-        ),
-        // Somebody has renamed a copy.
-        (WRITE_CONFIG_MAPS, delete(core(shop, "configmaps/renamed"))),
-        (
-            WRITE_CONFIG_MAPS,
-            delete(core(shop, "configmaps/kept-by-somebody-else")),
-        ),
-        (
-            WRITE_CONFIG_MAPS,
-            post(core(shop, "configmaps"), {
-                let mut tracked = kept("evil");
-                tracked["metadata"]["labels"]["grafana_dashboard"] = json!("1");
-                tracked
-            }),
-        ),
-        (
-            WRITE_CONFIG_MAPS,
-            post(core(shop, "configmaps"), {
-                let mut mutable = stored("evil-kept-0123456789");
-                mutable["immutable"] = json!(false);
-                mutable
-            }),
-        ),
-        (
-            WRITE_CONFIG_MAPS,
-            post(core(shop, "configmaps"), stored("evil")),
-        ),
-        (WRITE_KEPT, post(core(shop, "configmaps"), kept("another"))),
         (
             WRITE_KEPT,
-            post(core(shop, "configmaps"), stored("another-kept-0123456789")),
+            vec![
+                create_config_map(kept("another")),
+                create_config_map(stored("another-kept-0123456789")),
+            ],
         ),
         (
             WRITE_COPIES,
-            post(core(shop, "configmaps"), copy("another-0123456789")),
-        ),
-        (
-            WRITE_COPIES,
-            delete(core(shop, "configmaps/copy-0123456789")),
+            vec![
+                create_config_map(copy("another-0123456789")),
+                delete(core(shop, "configmaps/copy-0123456789")),
+            ],
         ),
         (
             WRITE_SYNCED,
-            post(core(shop, "secrets"), marked(shop, "Opaque", seal())),
+            vec![post(core(shop, "secrets"), marked(shop, "Opaque", seal()))],
         ),
         (
             WRITE_SYNCED_ELSEWHERE,
-            post(
-                core("kube-public", "secrets"),
-                marked("kube-public", "Opaque", seal()),
-            ),
+            vec![
+                post(
+                    core("kube-public", "secrets"),
+                    marked("kube-public", "Opaque", seal()),
+                ),
+                post(core(shop, "secrets"), marked(shop, "Opaque", None)),
+                post(core(shop, "secrets"), marked(shop, token, seal())),
+            ],
         ),
-        (
-            WRITE_SYNCED_ELSEWHERE,
-            post(core(shop, "secrets"), marked(shop, "Opaque", None)),
-        ),
-        (
-            WRITE_SYNCED_ELSEWHERE,
-            post(core(shop, "secrets"), marked(shop, token, seal())),
-        ),
-        (LIST_SYNCS, get(format!("{ours}/clusterconfigsyncs"))),
+        (LIST_SYNCS, vec![get(format!("{ours}/clusterconfigsyncs"))]),
         (
             CHANGE_SYNC_STATUS,
-            patch(
+            vec![patch(
                 format!("{ours}/clusterconfigsyncs/any/status"),
                 json!({"status": {}}),
-            ),
+            )],
         ),
         (
             SYNC_PODS,
-            patch(
-                core(shop, "pods/alone"),
+            vec![change_pod(
                 json!({"metadata": {"annotations": {CONFIG_SYNC: "now"}}}),
-            ),
+            )],
         ),
         (
             CHANGE_PODS,
-            patch(
-                core(shop, "pods/alone"),
-                json!({"metadata": {"annotations": {CONFIG_SYNC: "now", "evil": "yes"}}}),
-            ),
+            vec![
+                change_pod(
+                    json!({"metadata": {"annotations": {CONFIG_SYNC: "now", "evil": "yes"}}}),
+                ),
+                change_pod(json!({"metadata": {"labels": {"app": "web"}}})),
+                change_pod(
+                    json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
+                ),
+                change_pod(
+                    json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]),
+                ),
+            ],
         ),
         (
-            CHANGE_PODS,
-            patch(
-                core(shop, "pods/alone"),
-                json!({"metadata": {"labels": {"app": "web"}}}),
-            ),
+            DELETE_PODS,
+            vec![
+                delete(core(shop, "pods/ready-0")),
+                delete(core(shop, "pods/alone")),
+            ],
         ),
         (
-            CHANGE_PODS,
-            patch(
-                core(shop, "pods/alone"),
-                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
-            ),
+            DELETE_STUCK_PODS,
+            vec![
+                delete(core(shop, "pods/stuck-0")),
+                delete(core(shop, "pods/started-0")),
+            ],
         ),
-        (
-            CHANGE_PODS,
-            patch(
-                core(shop, "pods/alone"),
-                json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]),
-            ),
-        ),
-        (DELETE_PODS, delete(core(shop, "pods/ready-0"))),
-        (DELETE_PODS, delete(core(shop, "pods/alone"))),
-        (DELETE_STUCK_PODS, delete(core(shop, "pods/stuck-0"))),
-        (DELETE_STUCK_PODS, delete(core(shop, "pods/started-0"))),
         (
             DELETE_STUCK_PODS_AT_ONCE,
-            (
+            vec![(
                 Method::DELETE,
                 core(shop, "pods/started-0"),
                 // With a body, the apiserver does not look at the query.
                 json!({"gracePeriodSeconds": 0, "dryRun": ["All"]}),
-            ),
+            )],
         ),
-        (READ_BOUND, get(bound.clone())),
+        (READ_BOUND, vec![get(bound.clone())]),
         (
             CHANGE_BOUND,
-            patch(
-                bound.clone(),
+            vec![change_bound(
                 json!({"spec": {"externalURL": "https://evil"}}),
-            ),
+            )],
         ),
         (
             CHANGE_BOUND_METADATA,
-            patch(
-                bound.clone(),
-                json!({"metadata": {"annotations": {"evil": "yes"}}}),
-            ),
-        ),
-        (
-            CHANGE_BOUND_METADATA,
-            patch(
-                bound,
-                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
-            ),
+            vec![
+                change_bound(json!({"metadata": {"annotations": {"evil": "yes"}}})),
+                change_bound(
+                    json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
+                ),
+            ],
         ),
         (
             LIST_BINDINGS,
-            get(format!("{ours}/namespaces/{shop}/fieldbindings")),
+            vec![get(format!("{ours}/namespaces/{shop}/fieldbindings"))],
         ),
         (
             CHANGE_BINDING_STATUS,
-            patch(
+            vec![patch(
                 format!("{ours}/namespaces/{shop}/fieldbindings/any/status"),
                 json!({"status": {}}),
-            ),
+            )],
         ),
-        (LIST_PODS, get(core(shop, "pods"))),
-        (LIST_REVISIONS, get(api("apps", shop, "replicasets"))),
+        (LIST_PODS, vec![get(core(shop, "pods"))]),
         (
             LIST_REVISIONS,
-            get(api("apps", shop, "controllerrevisions")),
+            vec![
+                get(api("apps", shop, "replicasets")),
+                get(api("apps", shop, "controllerrevisions")),
+            ],
         ),
         (
             LIST_MOUNTED,
-            get(api(
+            vec![get(api(
                 "secrets-store.csi.x-k8s.io",
                 shop,
                 "secretproviderclasspodstatuses",
-            )),
-        ),
-        (
-            CHANGE_SECRETS,
-            delete(core(own, &format!("secrets/{}", hash_keys(own)))),
+            ))],
         ),
         (
             REPLACE_CA,
-            // As far as they go, the operator may patch it, and the writer may replace it.
-            match process {
-                Tested::Controller => patch(
-                    core(own, &format!("secrets/{own}-tls")),
-                    json!({"data": {"tls.crt": "", "tls.key": ""}}),
+            vec![
+                // As far as they go, the operator may patch it, and the writer may replace it.
+                match process {
+                    Tested::Controller => patch(
+                        core(own, &format!("secrets/{own}-tls")),
+                        json!({"data": {"tls.crt": "", "tls.key": ""}}),
+                    ),
+                    Tested::Writer => put(
+                        core(own, &format!("secrets/{own}-tls")),
+                        json!({
+                            "metadata": {"name": format!("{own}-tls")},
+                            "type": "kubernetes.io/tls",
+                            "data": {"tls.crt": "", "tls.key": ""},
+                        }),
+                    ),
+                },
+            ],
+        ),
+        (
+            CHANGE_OWN_WEBHOOK,
+            vec![
+                change_webhook(webhook.clone()),
+                change_webhook(
+                    json!([{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]),
                 ),
-                Tested::Writer => put(
-                    core(own, &format!("secrets/{own}-tls")),
-                    json!({
-                        "metadata": {"name": format!("{own}-tls")},
-                        "type": "kubernetes.io/tls",
-                        "data": {"tls.crt": "", "tls.key": ""},
-                    }),
+                change_webhook(
+                    json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
                 ),
-            },
-        ),
-        (
-            CHANGE_OWN_WEBHOOK,
-            patch(format!("{webhooks}/{own}"), webhook.clone()),
-        ),
-        (
-            CHANGE_OWN_WEBHOOK,
-            patch(
-                format!("{webhooks}/{own}"),
-                json!([{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]),
-            ),
-        ),
-        (
-            CHANGE_OWN_WEBHOOK,
-            patch(
-                format!("{webhooks}/{own}"),
-                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
-            ),
+            ],
         ),
         (
             CHANGE_CA_BUNDLE,
-            patch(
-                format!("{webhooks}/{own}"),
+            vec![change_webhook(
                 json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]),
-            ),
+            )],
         ),
         (
             CHANGE_OTHER_WEBHOOK,
-            patch(format!("{webhooks}/any"), webhook),
+            vec![
+                patch(format!("{webhooks}/any"), webhook),
+                post(webhooks.to_owned(), named("evil")),
+                delete(format!("{webhooks}/{own}")),
+            ],
         ),
-        (
-            CHANGE_OTHER_WEBHOOK,
-            post(webhooks.to_owned(), named("evil")),
-        ),
-        (CHANGE_OTHER_WEBHOOK, delete(format!("{webhooks}/{own}"))),
         (
             TAKE_LEASE,
-            patch(
+            vec![patch(
                 leases(&format!("leases/{lease}")),
                 json!({"spec": {"holderIdentity": "evil"}}),
-            ),
+            )],
         ),
         (
             TAKE_OTHERS_LEASE,
-            patch(
+            vec![patch(
                 leases(&format!("leases/{others_lease}")),
                 json!({"spec": {"holderIdentity": "evil"}}),
-            ),
+            )],
         ),
-        (CREATE_LEASE, post(leases("leases"), named("evil"))),
-        (CREATE_LEASE, post(leases("leases"), named(others_lease))),
+        (
+            CREATE_LEASE,
+            vec![
+                post(leases("leases"), named("evil")),
+                post(leases("leases"), named(others_lease)),
+            ],
+        ),
         (
             WRITE_EVENTS,
-            post(api("events.k8s.io", shop, "events"), event),
+            vec![post(api("events.k8s.io", shop, "events"), event)],
         ),
         (
             GAIN_RIGHTS,
-            patch(format!("{rbac}/clusterroles/{own}"), json!({"rules": []})),
+            vec![
+                patch(format!("{rbac}/clusterroles/{own}"), json!({"rules": []})),
+                post(format!("{rbac}/clusterrolebindings"), named("evil")),
+                post(
+                    api("rbac.authorization.k8s.io", own, "rolebindings"),
+                    named("evil"),
+                ),
+                get(IMPERSONATED.to_owned()),
+                delete(format!("{POLICIES}/{own}-guard")),
+                delete(format!("{POLICIES}/{own}-writer-guard")),
+            ],
         ),
-        (
-            GAIN_RIGHTS,
-            post(format!("{rbac}/clusterrolebindings"), named("evil")),
-        ),
-        (
-            GAIN_RIGHTS,
-            post(
-                api("rbac.authorization.k8s.io", own, "rolebindings"),
-                named("evil"),
-            ),
-        ),
-        (GAIN_RIGHTS, get(IMPERSONATED.to_owned())),
-        (GAIN_RIGHTS, delete(format!("{POLICIES}/{own}-guard"))),
-        (
-            GAIN_RIGHTS,
-            delete(format!("{POLICIES}/{own}-writer-guard")),
-        ),
-        (LIST_NAMESPACES, get("/api/v1/namespaces".to_owned())),
+        (LIST_NAMESPACES, vec![get("/api/v1/namespaces".to_owned())]),
     ]
 }
 
