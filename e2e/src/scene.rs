@@ -529,6 +529,17 @@ impl Scene {
         self.snapshot(workload).await
     }
 
+    /// Creates ConfigMap `app`, and a workload that lists it, like [`Scene::create`]. Also returns the workload.
+    ///
+    /// # Errors
+    /// Same as [`Scene::create`].
+    pub async fn create_listing(&self, workload: Workload) -> Result<(Workload, Snapshot)> {
+        self.apply(&[config_map("app", "1")]).await?;
+        let workload = workload.lists("app");
+        let created = self.create(&workload).await?;
+        Ok((workload, created))
+    }
+
     /// Waits until a workload carries the hash of the current state.
     ///
     /// # Errors

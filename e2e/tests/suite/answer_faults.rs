@@ -225,9 +225,7 @@ async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
 #[tokio::test]
 async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.quiet().await?;
         // The account is a new one now, and its old token is worthless.
         let installation = &scene.installation;

@@ -66,9 +66,9 @@ async fn a_restart_is_an_event_about_workload_and_object_and_repetitions_are_cou
 #[tokio::test]
 async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app").requires("app");
-        scene.create(&web).await?;
+        let (web, _) = scene
+            .create_listing(Workload::podless("web").requires("app"))
+            .await?;
         scene.delete("configmap/app").await?;
         let note = scene.event(&web, "MissingConfig").await?;
         let log = scene.operator.log()?;

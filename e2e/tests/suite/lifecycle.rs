@@ -38,9 +38,7 @@ async fn live(options: Options) -> Result<()> {
         ..options
     };
     Scene::play(options.clone(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
-        let created = scene.create(&web).await?;
+        let (web, created) = scene.create_listing(Workload::deployment("web")).await?;
         let before = rolls(scene, &web, &created, "2").await?;
 
         let mut values = options.values(&scene.namespace);

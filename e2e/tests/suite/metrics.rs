@@ -75,9 +75,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
 #[tokio::test]
 async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
     Scene::play(Options::settling("2s"), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.shows("pod_reloader_workloads", "1").await?;
         scene.operator.shows("pod_reloader_digests", "1").await?;
         let count = "pod_reloader_change_to_patch_seconds_count";
@@ -98,9 +96,7 @@ async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
 #[tokio::test]
 async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     Scene::play(Options::settling("10s"), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.shows("pod_reloader_digests", "1").await?;
         let looked =
             r#"pod_reloader_config_reads_total{by="reconcile",verb="get",result="present"}"#;

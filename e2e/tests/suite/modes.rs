@@ -14,9 +14,7 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<()> {
     Scene::play(with(&["--reconcile=observe"]), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         ensure!(before.key.is_some(), "the webhook goes on");
         scene.operator.shows("pod_reloader_workloads", "1").await?;
         let mark = scene.mark().await?;
@@ -99,9 +97,7 @@ async fn off_leaves_only_the_webhook_at_work() -> Result<()> {
 #[tokio::test]
 async fn a_first_stamp_is_one_rollout() -> Result<()> {
     Scene::play(before_its_start(&[]), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         ensure!(before.key.is_none(), "{before:?}");
         scene.operator.start_again().await?;
         let after = scene.rolls_once(&web, &before).await?;
@@ -116,9 +112,7 @@ async fn a_first_stamp_is_one_rollout() -> Result<()> {
 async fn a_first_stamp_can_be_a_baseline_without_a_rollout() -> Result<()> {
     let options = before_its_start(&["--first-stamp=baseline"]);
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.start_again().await?;
         let expected = format!("={}", scene.expected_key(&web).await?);
         wait_for("the baseline", PATIENCE, async || {
@@ -147,9 +141,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         ..with(&["--leader-elect"])
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.shows("pod_reloader_leading", "1").await?;
         scene.quiet().await?;
 
@@ -200,9 +192,7 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let first = scene.create(&web).await?;
+        let (web, first) = scene.create_listing(Workload::podless("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let second = scene.rolls_once(&web, &first).await?;
         for stale in [json!(first.key), json!("rubbish"), json!(null)] {

@@ -95,9 +95,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
         let directory = scene.directory().join("with-chat");
         let operator = scene.start_replica(&installation, &directory, &[]).await?;
 
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
         wait_for("the first to be told", PATIENCE, async || {
@@ -142,9 +140,7 @@ async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let mut before = scene.rolls_once(&web, &before).await?;
         receiver.changes("web", 1).await?;

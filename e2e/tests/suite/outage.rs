@@ -90,9 +90,7 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
         return Ok(());
     }
     Scene::play(Options::ignoring(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.stop().await;
         policy_is_in_force(scene).await?;
         let entry = CONFIG_HASH.len() + before.key.as_ref().map_or(0, String::len);
@@ -124,9 +122,7 @@ async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Resul
         ..Options::ignoring()
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let first = scene.create(&web).await?;
+        let (web, first) = scene.create_listing(Workload::podless("web")).await?;
         scene.operator.stop().await;
         // As documented for a cluster too old for the policy: pods without a hash are created.
         let manifest = web.manifest().to_string();
@@ -240,9 +236,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
 #[tokio::test]
 async fn the_policy_reverts_neither_what_the_webhook_sets_nor_what_the_loop_sets() -> Result<()> {
     beside_the_policy(async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
 
@@ -268,9 +262,7 @@ async fn the_policy_reverts_neither_what_the_webhook_sets_nor_what_the_loop_sets
 #[tokio::test]
 async fn a_client_that_writes_a_hash_is_warned_even_if_the_policy_reverted_it() -> Result<()> {
     beside_the_policy(async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         let name = web.reference();
         let (with, without) = (web.clone().stamped("rubbish"), &web);
         let server_side = &[

@@ -203,9 +203,9 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
 }
 
 async fn explain_knows_the_hash_of_somebody_else_and_its_baseline(scene: &Scene) -> Result<()> {
-    scene.apply(&[config_map("app", "1")]).await?;
-    let web = Workload::deployment("web").lists("app").stamped("foreign");
-    scene.create(&web).await?;
+    scene
+        .create_listing(Workload::deployment("web").stamped("foreign"))
+        .await?;
     scene.operator.start_again().await?;
     let what = "a baseline to speak for it";
     wait_for(what, PATIENCE, async || {
@@ -284,9 +284,7 @@ async fn explain_names_the_one_of_two_operators_that_manages_the_workload() -> R
     Scene::play(Options::default(), async |scene| {
         Scene::play(Options::default(), async |other| {
             for scene in [scene, other] {
-                scene.apply(&[config_map("app", "1")]).await?;
-                let web = Workload::deployment("web").lists("app");
-                scene.create(&web).await?;
+                let (web, _) = scene.create_listing(Workload::deployment("web")).await?;
                 let told = explained(scene, &web, &[]).await?;
                 ensure!(told["syncStatus"] == "current", "{told:#}");
                 let operator = &told["operator"]["namespace"];
@@ -361,9 +359,7 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start(
 #[tokio::test]
 async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
     Scene::play(Options::settling("15s"), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::deployment("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let waited = plugin(scene, &["wait", "deploy/web", "--timeout=120s"]).await?;
         ensure!(waited.code == Some(0), "{waited:?}");
@@ -679,9 +675,7 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
-        scene.create(&web).await?;
+        scene.create_listing(Workload::deployment("web")).await?;
         let there = &scene.installation.namespace;
         let reads = json!(["get", "list"]);
         let here = json!([

@@ -20,9 +20,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
     // The fence would take the policy's changes for those of the operator.
     let options = Options::with_values(json!({"fence": {"enabled": false}}));
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         scene.quiet().await?;
         let policy = hostile_policy(scene);
         scene.apply(&policy).await?;

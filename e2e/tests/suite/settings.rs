@@ -218,9 +218,7 @@ async fn pods_are_not_restarted_when_their_workload_is_created_again() -> Result
 #[tokio::test]
 async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        scene.create(&web).await?;
+        let (web, _) = scene.create_listing(Workload::podless("web")).await?;
         hold(scene, &web).await?;
         let before = scene.snapshot(&web).await?;
         wait_for("the ReplicaSet to have the hold", PATIENCE, async || {
@@ -258,9 +256,7 @@ async fn held_again(scene: &Scene, workload: &Workload) -> Result<()> {
 #[tokio::test]
 async fn a_hold_outlives_the_deletion_of_its_workload_together_with_its_pods() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        scene.create(&web).await?;
+        let (web, _) = scene.create_listing(Workload::podless("web")).await?;
         hold(scene, &web).await?;
         let replace = async |manifest: &Workload| {
             let replace = ["replace", "--force", "--filename=-"];

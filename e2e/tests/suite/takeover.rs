@@ -177,9 +177,7 @@ async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> R
 #[tokio::test]
 async fn a_new_key_rolls_nothing() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::podless("web").lists("app");
-        let before = scene.create(&web).await?;
+        let (web, before) = scene.create_listing(Workload::podless("web")).await?;
 
         // Some replica may not have read the key yet, so it is only for verifying. The first key may have
         // been made in this very second, and have its name.

@@ -189,9 +189,7 @@ fn the_profiles_for_networks_listen_where_the_control_plane_can_call() -> Result
 
 /// Changes the config of a workload, which is then restarted once.
 pub(crate) async fn restarts(scene: &Scene) -> Result<()> {
-    scene.apply(&[config_map("app", "1")]).await?;
-    let web = Workload::deployment("web").lists("app");
-    let created = scene.create(&web).await?;
+    let (web, created) = scene.create_listing(Workload::deployment("web")).await?;
     scene.apply(&[config_map("app", "2")]).await?;
     scene.rolls_once(&web, &created).await.map(drop)
 }

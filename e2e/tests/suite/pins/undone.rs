@@ -101,9 +101,9 @@ async fn rolls_with(scene: &Scene, workload: &Workload, before: Option<&str>) ->
 async fn whoever_asks_for_pins_gets_them_in_one_rollout() -> Result<()> {
     Scene::play(pinning(&json!({})), async |scene| {
         pins_are_in_force(scene).await?;
-        let web = Workload::deployment("web").lists("app").requires("app");
-        scene.apply(&[config_map("app", "1")]).await?;
-        let before = scene.create(&web).await?;
+        let (web, before) = scene
+            .create_listing(Workload::deployment("web").requires("app"))
+            .await?;
         pods_use(scene, &web, "app").await?;
         let pin = format!("{PIN}=configmaps");
         scene.annotate("deployment/web", &pin).await?;

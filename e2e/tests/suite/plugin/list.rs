@@ -65,9 +65,7 @@ async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
 #[tokio::test]
 async fn a_watched_list_goes_on_with_what_changes() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let web = Workload::deployment("web").lists("app");
-        scene.create(&web).await?;
+        scene.create_listing(Workload::deployment("web")).await?;
         let namespace = format!("--namespace={}", scene.namespace);
         let args = ["pod-reloader", "list", "--watch", &namespace];
         let log = scene.directory().join("list.log");
