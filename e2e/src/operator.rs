@@ -184,6 +184,15 @@ impl Operator {
         self.ready().await
     }
 
+    /// Stops it, and starts it again.
+    ///
+    /// # Errors
+    /// Same as [`Operator::start_again`].
+    pub async fn restart(&self) -> Result<()> {
+        self.stop().await;
+        self.start_again().await
+    }
+
     /// Returns everything that it has logged.
     ///
     /// # Errors

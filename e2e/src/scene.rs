@@ -400,6 +400,14 @@ impl Scene {
         self.control_plane.kubectl()
     }
 
+    /// Waits until a metric of the operator has this value, like [`Operator::shows`].
+    ///
+    /// # Errors
+    /// Same as [`Operator::shows`].
+    pub async fn shows(&self, name: &str, value: &str) -> Result<()> {
+        self.operator.shows(name, value).await
+    }
+
     /// Returns a client with the token of the operator.
     ///
     /// # Errors

@@ -208,3 +208,8 @@ pub fn secret(name: &str, value: &str) -> Value {
         "stringData": {"key": value},
     })
 }
+
+/// Returns a ConfigMap and a Secret with this name, as [`config_map`] and [`secret`] do.
+pub fn both_kinds(name: &str, value: &str) -> [Value; 2] {
+    [config_map(name, value), secret(name, value)]
+}

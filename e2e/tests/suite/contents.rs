@@ -3,16 +3,16 @@
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{
+    CONFIG_HASH, CONFIG_MAPS, Kind, Workload, both_kinds, config_map, secret,
+};
 use pod_reloader_e2e::{Mark, Options, PATIENCE, Scene, Snapshot, done_if, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let workloads = every_kind("web", |workload| workload.lists("app").lists_secrets("app"));
         let mut before = created(scene, &workloads).await?;
         for (workload, before) in workloads.iter().zip(&before) {
@@ -193,9 +193,7 @@ async fn a_restart_of_the_operator_rolls_nothing_and_a_change_meanwhile_is_one_r
 }
 
 async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing(scene: &Scene) -> Result<()> {
-    scene
-        .apply(&[config_map("app", "1"), secret("app", "1")])
-        .await?;
+    scene.apply(&both_kinds("app", "1")).await?;
     let workloads = every_kind("web", |workload| {
         workload.lists("app").lists_secrets("app,absent")
     });
@@ -214,9 +212,7 @@ async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing(scene: &Scen
 async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout(
     scene: &Scene,
 ) -> Result<()> {
-    scene
-        .apply(&[config_map("caught-up", "1"), secret("caught-up", "1")])
-        .await?;
+    scene.apply(&both_kinds("caught-up", "1")).await?;
     let workloads = every_kind("caught-up", |workload| {
         workload.lists("caught-up").lists_secrets("caught-up")
     });
@@ -258,27 +254,23 @@ async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() 
             let note = scene.event(&workload, "MissingConfig").await?;
             assert!(note.to_lowercase().contains(&format!("{of} app")), "{note}");
             scene
-                .operator
                 .shows("pod_reloader_missing_config_workloads", "1")
                 .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.apply(&[build("app", "1")]).await?;
             scene
-                .operator
                 .shows("pod_reloader_missing_config_workloads", "0")
                 .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.delete(&object).await?;
             scene
-                .operator
                 .shows("pod_reloader_missing_config_workloads", "1")
                 .await?;
             scene.apply(&[build("app", "2")]).await?;
             scene.rolls_once(&workload, &before).await?;
             scene
-                .operator
                 .shows("pod_reloader_missing_config_workloads", "0")
                 .await?;
             scene.delete(&workload.reference()).await?;

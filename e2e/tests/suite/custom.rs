@@ -63,8 +63,7 @@ async fn a_restart_of_the_operator_restarts_no_custom_resource() -> Result<()> {
         let all = each_kind();
         let before = created(scene, &all, "app").await?;
         let mark = scene.mark().await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         keeps(&scene.operator, &all).await?;
         none(scene, mark, &all, &before).await?;
         let mark = scene.mark().await?;
@@ -186,8 +185,7 @@ async fn the_restart_of_a_human_stays_until_the_next_change() -> Result<()> {
         );
         let mark = scene.mark().await?;
         none(scene, mark, &all, &before).await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         keeps(&scene.operator, &all).await?;
         none(scene, mark, &all, &before).await?;
         let mark = scene.mark().await?;
@@ -229,11 +227,11 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
             let mark = scene.mark().await?;
             scene.apply(&[config_map("app", round)]).await?;
             each_once(scene, mark, &all, &before, "app").await?;
-            scene.operator.shows("pod_reloader_workloads", "3").await?;
+            scene.shows("pod_reloader_workloads", "3").await?;
 
             let name = format!("rollouts.{GROUP}");
             scene.tool().run(&["delete", "crd", &name]).await?;
-            scene.operator.shows("pod_reloader_workloads", "1").await?;
+            scene.shows("pod_reloader_workloads", "1").await?;
             // The second time, it only has to come back.
             if round == "second" {
                 return Ok(());
@@ -348,8 +346,7 @@ async fn a_change_runs_a_cron_job_once_if_that_is_requested() -> Result<()> {
                 ensure!(annotation == "manual", "{metadata}");
             }
         }
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         scene.quiet().await?;
         ensure!(jobs(scene).await?.len() == 2, "after a restart");
         Ok(())
@@ -488,7 +485,7 @@ async fn the_loop_gives_way_to_owners_that_revert_the_hash_or_the_restart_time()
                 event(scene, managed, "ConfigHashReverted").await?;
             }
             let name = "pod_reloader_reverted_workloads";
-            scene.operator.shows(name, "2").await?;
+            scene.shows(name, "2").await?;
             let turns = turns_of_each(scene, mark, &all).await?;
             // Nothing but time shows that a loop does not go on.
             sleep(Duration::from_secs(5)).await;
@@ -596,7 +593,7 @@ async fn kinds_of_the_same_name_are_distinguished() -> Result<()> {
         let before_built_in = scene.create(&built_in).await?;
         let before = created(scene, &all, "app").await?;
         // The definition of this kind came late.
-        scene.operator.shows("pod_reloader_workloads", "3").await?;
+        scene.shows("pod_reloader_workloads", "3").await?;
         let mark = scene.mark().await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = each_once(scene, mark, &all, &before, "app").await?;
@@ -657,8 +654,7 @@ async fn kinds_that_are_not_installed_are_neither_queried_nor_reported() -> Resu
     Scene::play_on(with_definitions().await?, options, async |scene| {
         scene.apply(&config("1")).await?;
         let mark = scene.mark().await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         let all = [
             Managed::rollout("rollout").lists("app"),
             Managed::knative("knative").lists("app"),
@@ -725,7 +721,7 @@ async fn a_workload_that_a_new_hash_does_not_restart_is_reported() -> Result<()>
             let name = format!(
                 "pod_reloader_stalled_restarts_total{{kind=\"{kind}\",reason=\"{reason}\"}}"
             );
-            scene.operator.shows(&name, "1").await?;
+            scene.shows(&name, "1").await?;
         }
         Ok(())
     })

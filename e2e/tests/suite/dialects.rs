@@ -28,8 +28,7 @@ async fn every_dialect_is_taken_over_without_a_rollout_and_rolls_once_for_a_chan
             let before = taken_over(scene, &cases).await?;
             let templates = templates(scene, &cases).await?;
             let restarted = scene.mark().await?;
-            scene.operator.stop().await;
-            scene.operator.start_again().await?;
+            scene.operator.restart().await?;
             let before = each_rolls_where(scene, &cases, &before, |_| false).await?;
             let writes = writes(scene, restarted).await?;
             ensure!(writes.is_empty(), "after a restart: {writes:?}");

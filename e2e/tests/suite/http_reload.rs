@@ -60,8 +60,7 @@ async fn pods_reload_in_place_and_are_restarted_if_one_of_them_cannot() -> Resul
         scene.apply(&[web.manifest()]).await?;
         let web = web.labelled("team", "shop");
         scene.apply(&[web.manifest()]).await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         scene.quiet().await?;
         stays(scene, &web, &before).await?;
         ensure!(pods.reloaded().is_empty(), "they were asked again");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{
-    CONFIG_HASH, CONFIG_MAPS, SECRETS, Workload, config_map, key_in, secret,
+    CONFIG_HASH, CONFIG_MAPS, SECRETS, Workload, both_kinds, config_map, key_in,
 };
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, wait_for};
 use serde_json::json;
@@ -74,9 +74,7 @@ async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_witho
 #[tokio::test]
 async fn items_that_are_not_names_are_reported_and_never_requested() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let mark = scene.mark().await?;
         let bad_items = bad_items();
         for (index, items) in bad_items.chunks(2).enumerate() {

@@ -10,7 +10,7 @@ use pod_reloader_e2e::{PATIENCE, Scene, done_if, wait_for};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::sync::{Namespaces, apply_sync, copying, name_of, play, read_sync, source, sync};
+use crate::sync::{Namespaces, applied_sync, copying, name_of, play, read_sync, source};
 
 /// The part of the table that this test reads. Its form is told where the rules are tested.
 #[derive(Deserialize)]
@@ -52,8 +52,7 @@ async fn the_policies_allow_what_the_table_of_marks_says() -> Result<()> {
     play(copying(values), async |scene| {
         let shop = Namespaces::of(scene).create("shop", false).await?;
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         scene.operator.stop().await;
         scene.other()?.stop().await;
         let owner = name_of(&ours)?;

@@ -29,7 +29,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
         let key_id = key.as_deref().and_then(|key| key.split('.').nth(1));
         let key_id = key_id.context("the sentinel has no hash")?;
         let hashes = format!("pod_reloader_hashes{{key_id=\"{key_id}\"}}");
-        scene.operator.shows(&hashes, "1").await?;
+        scene.shows(&hashes, "1").await?;
         for (name, value) in [
             ("pod_reloader_workloads", "1"),
             ("pod_reloader_config_objects", "2"),
@@ -40,7 +40,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
             ("pod_reloader_foreign_hash_workloads", "0"),
             (r#"pod_reloader_reconcile_mode{mode="restart"}"#, "1"),
         ] {
-            scene.operator.shows(name, value).await?;
+            scene.shows(name, value).await?;
         }
         let text = scene.operator.metrics().await?;
         ensure!(text.ends_with("# EOF\n"), "{text}");
@@ -76,12 +76,12 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
 async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
     Scene::play(Options::settling("2s"), async |scene| {
         let (web, before) = scene.create_listing(Workload::podless("web")).await?;
-        scene.operator.shows("pod_reloader_workloads", "1").await?;
-        scene.operator.shows("pod_reloader_digests", "1").await?;
+        scene.shows("pod_reloader_workloads", "1").await?;
+        scene.shows("pod_reloader_digests", "1").await?;
         let count = "pod_reloader_change_to_patch_seconds_count";
-        scene.operator.shows(count, "0").await?;
+        scene.shows(count, "0").await?;
         scene.apply(&[config_map("app", "2")]).await?;
-        scene.operator.shows(count, "1").await?;
+        scene.shows(count, "1").await?;
         let sum = value(scene, "pod_reloader_change_to_patch_seconds_sum").await?;
         ensure!(
             (2.0..30.0).contains(&sum),
@@ -97,7 +97,7 @@ async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
 async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     Scene::play(Options::settling("10s"), async |scene| {
         let (web, before) = scene.create_listing(Workload::podless("web")).await?;
-        scene.operator.shows("pod_reloader_digests", "1").await?;
+        scene.shows("pod_reloader_digests", "1").await?;
         let looked =
             r#"pod_reloader_config_reads_total{by="reconcile",verb="get",result="present"}"#;
         let reads = value(scene, looked).await?;
@@ -113,11 +113,10 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
         let image = json!({"spec": {"template": {"spec": {"containers": containers}}}});
         scene.patch(&web, &image).await?;
         scene
-            .operator
             .shows("pod_reloader_saved_restarts_total", "1")
             .await?;
         let by_loop = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"}"#;
-        scene.operator.shows(by_loop, "0").await?;
+        scene.shows(by_loop, "0").await?;
         let after = scene.snapshot(&web).await?;
         ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");
         scene.right(&web).await

@@ -16,14 +16,14 @@ async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<(
     Scene::play(with(&["--reconcile=observe"]), async |scene| {
         let (web, before) = scene.create_listing(Workload::podless("web")).await?;
         ensure!(before.key.is_some(), "the webhook goes on");
-        scene.operator.shows("pod_reloader_workloads", "1").await?;
+        scene.shows("pod_reloader_workloads", "1").await?;
         let mark = scene.mark().await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "WouldRestart").await?;
         ensure!(note.contains("ConfigMap app"), "{note}");
         let counted = r#"pod_reloader_would_restart_total{kind="Deployment",cause="changed"}"#;
-        scene.operator.shows(counted, "1").await?;
+        scene.shows(counted, "1").await?;
 
         ensure!(scene.snapshot(&web).await? == before, "it moved");
         for request in scene.requests(mark).await? {
@@ -51,7 +51,6 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
         scene.operator.start_again().await?;
         scene.event(&bare, "WouldRestart").await?;
         scene
-            .operator
             .shows("pod_reloader_foreign_hash_workloads", "1")
             .await?;
         ensure!(scene.snapshot(&bare).await? == before, "it moved");
@@ -101,8 +100,7 @@ async fn a_first_stamp_is_one_rollout() -> Result<()> {
         ensure!(before.key.is_none(), "{before:?}");
         scene.operator.start_again().await?;
         let after = scene.rolls_once(&web, &before).await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         scene.rolls_not(&web, &after).await
     })
     .await
@@ -142,14 +140,14 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
     };
     Scene::play(options, async |scene| {
         let (web, before) = scene.create_listing(Workload::podless("web")).await?;
-        scene.operator.shows("pod_reloader_leading", "1").await?;
+        scene.shows("pod_reloader_leading", "1").await?;
         scene.quiet().await?;
 
         let mark = scene.mark().await?;
         let second = scene.start_another(&["--leader-elect"]).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
-        scene.operator.shows("pod_reloader_leading", "1").await?;
+        scene.shows("pod_reloader_leading", "1").await?;
         second.shows("pod_reloader_leading", "0").await?;
         // The first replica sometimes watches again, but only a replica that begins to lead lists.
         let lists = |requests: Vec<pod_reloader_e2e::AuditEvent>| {
@@ -178,7 +176,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
 
         scene.operator.start_again().await?;
         scene.rolls_not(&web, &after).await?;
-        scene.operator.shows("pod_reloader_leading", "0").await?;
+        scene.shows("pod_reloader_leading", "0").await?;
         second.stop().await;
         Ok(())
     })

@@ -7,7 +7,7 @@ use http::StatusCode;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, both_kinds, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
 use serde_json::{Value, json};
 
@@ -15,9 +15,7 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn without_the_right_to_read_secrets_workloads_with_only_config_maps_go_on() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let web = Workload::podless("web").lists("app");
         let api = Workload::podless("api").lists_secrets("app");
         let before = scene.create(&web).await?;

@@ -151,7 +151,7 @@ async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
         // The operator still waits for an answer to the first message, or has given up on it.
         for outcome in ["sent", "dropped"] {
             let name = format!("pod_reloader_notifications_total{{outcome=\"{outcome}\"}}");
-            scene.operator.shows(&name, "0").await?;
+            scene.shows(&name, "0").await?;
         }
         ensure!(!scene.operator.log()?.contains(CREDENTIAL));
         Ok(())

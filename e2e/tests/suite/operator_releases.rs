@@ -401,7 +401,7 @@ impl Stage<'_> {
         self.label(None).await?;
         for scene in [self.a, self.b] {
             // Only its sentinel is left.
-            scene.operator.shows("pod_reloader_workloads", "1").await?;
+            scene.shows("pod_reloader_workloads", "1").await?;
         }
         Ok(())
     }

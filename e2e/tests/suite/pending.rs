@@ -1,7 +1,7 @@
 //! While a change waits for the loop, no other write starts a rollout.
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, both_kinds, config_map};
 use pod_reloader_e2e::{AuditEvent, Mark, Options, Scene, Snapshot};
 use serde_json::{Value, json};
 
@@ -41,9 +41,7 @@ async fn server_side_apply_of_the_same_manifest_does_not_move_the_hash() -> Resu
                 let applied = scene.server_side_apply_without_force(namespace, "user", &manifest);
                 applied.await
             };
-            scene
-                .apply(&[config_map("app", "1"), secret("app", "1")])
-                .await?;
+            scene.apply(&both_kinds("app", "1")).await?;
             apply(&web).await?;
             let before = scene.snapshot(&web).await?;
             scene.apply(&[config_map("app", "2")]).await?;
@@ -65,9 +63,7 @@ async fn server_side_apply_of_the_same_manifest_does_not_move_the_hash() -> Resu
 #[tokio::test]
 async fn opting_in_rolls_nothing_by_itself() -> Result<()> {
     Scene::play(without_loop(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         for kind in Kind::ALL {
             let web = subscribed(kind);
             let before = scene
@@ -161,15 +157,11 @@ fn subscribed(kind: Kind) -> Workload {
 /// Creates `web`, then changes the objects that it lists.
 async fn pending(scene: &Scene, web: &Workload) -> Result<Snapshot> {
     let value = |round| format!("{round} {:?}", web.kind);
-    scene
-        .apply(&[config_map("app", &value(1)), secret("app", &value(1))])
-        .await?;
+    scene.apply(&both_kinds("app", &value(1))).await?;
     let before = scene.create(web).await?;
     let stamped = scene.expected_key(web).await?;
     assert_eq!(before.key, Some(stamped.clone()));
-    scene
-        .apply(&[config_map("app", &value(2)), secret("app", &value(2))])
-        .await?;
+    scene.apply(&both_kinds("app", &value(2))).await?;
     assert_ne!(
         scene.expected_key(web).await?,
         stamped,

@@ -8,7 +8,7 @@ use pod_reloader_e2e::{
     AuditEvent, Mark, Options, PATIENCE, Scene, Tested, done_if, merge, own_kinds,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
-    workload::{CONFIG_MAPS, Kind, Workload, config_map, secret},
+    workload::{CONFIG_MAPS, Kind, Workload, both_kinds, config_map, secret},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -222,9 +222,7 @@ async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> 
         let web = Workload::deployment("web")
             .lists("app")
             .lists_secrets("app");
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let before = scene.create(&web).await?;
         // The operator repeats a message only after it has sent another one.
         for (changed, name) in [
@@ -261,9 +259,7 @@ async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_and_c
         installation.upgrade(&values).await?;
         let directory = scene.directory().join("off");
         let operator = scene.start_replica(&installation, &directory, &[]).await?;
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let web = Workload::deployment("web")
             .lists("app")
             .lists_secrets("app")

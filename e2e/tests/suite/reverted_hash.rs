@@ -29,10 +29,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "PatchRefused").await?;
         ensure!(note.contains("reverts it"), "{note}");
-        scene
-            .operator
-            .shows("pod_reloader_refused_workloads", "1")
-            .await?;
+        scene.shows("pod_reloader_refused_workloads", "1").await?;
         if full() {
             // The claim is about ten minutes.
             sleep(Duration::from_secs(600).saturating_sub(began.elapsed())).await;
@@ -56,10 +53,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
         })
         .await?;
         println!("set {:?} after the policy was deleted", gone.elapsed());
-        scene
-            .operator
-            .shows("pod_reloader_refused_workloads", "0")
-            .await
+        scene.shows("pod_reloader_refused_workloads", "0").await
     })
     .await
 }

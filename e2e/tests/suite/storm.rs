@@ -77,10 +77,7 @@ async fn a_certificate_that_flaps_is_braked_and_reported() -> Result<()> {
         .await?;
         ensure!(restarts_before_brake(scene, mark, &web).await? == limit);
         ensure!(note.contains("1 min"), "it names the pause: {note}");
-        scene
-            .operator
-            .shows("pod_reloader_braked_workloads", "1")
-            .await?;
+        scene.shows("pod_reloader_braked_workloads", "1").await?;
         if full() {
             // The claim is about ten minutes.
             sleep(Duration::from_secs(600).saturating_sub(flapping.elapsed())).await;
@@ -242,8 +239,7 @@ async fn large_objects_that_nobody_tracks_take_little_memory() -> Result<()> {
         scene.create_all(&deployments).await?;
         scene.quiet().await?;
         let watching = process.peak_memory()?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         scene.quiet().await?;
         let starting = process.peak_memory()?;
         println!(

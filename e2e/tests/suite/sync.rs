@@ -162,6 +162,13 @@ pub(crate) async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
     scene.apply(std::slice::from_ref(object)).await
 }
 
+/// Applies the object of [`sync`], and returns it.
+pub(crate) async fn applied_sync(scene: &Scene, name: &str, fields: Value) -> Result<Value> {
+    let object = sync(scene, name, fields);
+    apply_sync(scene, &object).await?;
+    Ok(object)
+}
+
 async fn delete_sync(scene: &Scene, object: &Value) -> Result<()> {
     let delete = Request::new(SYNCS).delete(name_of(object)?, &DeleteParams::default())?;
     scene.client.request::<Value>(delete).await?;

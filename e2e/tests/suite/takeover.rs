@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{
+    BASELINE, CONFIG_HASH, Kind, Workload, both_kinds, config_map, secret,
+};
 use pod_reloader_e2e::{
     Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, done_if, wait_for,
 };
@@ -26,9 +28,7 @@ fn before_the_takeover() -> Options {
 async fn workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change() -> Result<()>
 {
     Scene::play(before_the_takeover(), async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let web = Workload::podless("web")
             .lists("app, absent")
             .lists_secrets("app");
@@ -86,7 +86,6 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         scene.rolls_not(&web, &before).await?;
         scene.rolls_not(&api, &before_api).await?;
         scene
-            .operator
             .shows("pod_reloader_foreign_hash_workloads", "2")
             .await?;
 
@@ -98,7 +97,6 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         );
         scene.rolls_not(&api, &before_api).await?;
         scene
-            .operator
             .shows("pod_reloader_foreign_hash_workloads", "1")
             .await?;
         let alarm = "a key that is not in the Secret of the hash keys";
@@ -397,7 +395,6 @@ async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Res
     has_baseline(scene, workload, &before).await?;
     scene.rolls_not(workload, &before).await?;
     scene
-        .operator
         .shows("pod_reloader_foreign_hash_workloads", "1")
         .await?;
 
@@ -409,7 +406,6 @@ async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Res
     scene.apply(&[config_map("app", "2")]).await?;
     let after = scene.rolls_once(workload, &before).await?;
     scene
-        .operator
         .shows("pod_reloader_foreign_hash_workloads", "0")
         .await?;
     restart(scene).await?;

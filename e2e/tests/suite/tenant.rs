@@ -87,8 +87,7 @@ async fn a_namespace_full_of_tiny_items_takes_little_memory_and_stops_nobody_els
             eprintln!("a change took {beside:?}, {} MiB at most", peak >> 20);
             ensure!(peak < LITTLE, "{} MiB", peak >> 20);
 
-            scene.operator.stop().await;
-            scene.operator.start_again().await?;
+            scene.operator.restart().await?;
             let restarted = users.change("restarted").await?;
             // The last thing that the tenant does has been noticed when a copy is missed.
             scene.quiet().await?;
@@ -234,8 +233,7 @@ async fn worst(scene: &Scene, tenant: &Worst<'_>) -> Result<()> {
     ensure!(peak < LIMIT, "{} MiB", peak >> 20);
 
     // An operator that starts lists everything that exists at once.
-    scene.operator.stop().await;
-    scene.operator.start_again().await?;
+    scene.operator.restart().await?;
     let restarted = users.change("restarted").await?;
     let peak = process.peak_memory()?;
     eprintln!(

@@ -129,8 +129,7 @@ pub(crate) fn mib(bytes: usize) -> f64 {
 }
 
 async fn start_again(scene: &Scene) -> Result<Memory> {
-    scene.operator.stop().await;
-    scene.operator.start_again().await?;
+    scene.operator.restart().await?;
     sleep(Duration::from_secs(5)).await;
     Memory::now(scene).await
 }

@@ -69,8 +69,7 @@ async fn one_namespace_full_of_bindings_takes_little_memory_and_stops_nobody_els
             took_little(scene, beside)?;
 
             // A writer that starts lists everything that exists at once.
-            scene.operator.stop().await;
-            scene.operator.start_again().await?;
+            scene.operator.restart().await?;
             let restarted = change(scene, tenant, "restarted").await?;
             leaves_bindings_out(scene).await?;
             took_little(scene, restarted)

@@ -23,7 +23,7 @@ async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         scene.quiet().await?;
-        scene.operator.shows("pod_reloader_workloads", "1").await?;
+        scene.shows("pod_reloader_workloads", "1").await?;
         let ours = wait_for("a watch and a key to be shown", PATIENCE, async || {
             let shown = Exposition::parse(&scene.operator.metrics().await?)?;
             let is_there = |name: &str| shown.series.contains_key(name);

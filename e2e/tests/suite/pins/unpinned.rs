@@ -29,12 +29,12 @@ async fn pods_of_an_outage_use_the_config_map_itself_and_users_are_told() -> Res
         let note = scene.event(&web, "PodsNotPinned").await?;
         ensure!(note.contains('1'), "{note}");
         let metric = "pod_reloader_unpinned_pods";
-        scene.operator.shows(metric, "1").await?;
+        scene.shows(metric, "1").await?;
         scene.rolls_not(&web, &before).await?;
 
         scene.kubectl(&delete).await?;
         pods_use(scene, &web, &app_copy(scene, "1")).await?;
-        scene.operator.shows(metric, "0").await
+        scene.shows(metric, "0").await
     })
     .await
 }

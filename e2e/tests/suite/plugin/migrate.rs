@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{config_map, secret};
+use pod_reloader_e2e::workload::{both_kinds, config_map};
 use pod_reloader_e2e::{Options, Scene};
 use serde_json::json;
 
@@ -13,9 +13,7 @@ use super::{plugin, text, using};
 async fn a_migrated_workload_keeps_its_hash_and_is_restarted_by_the_same_objects() -> Result<()> {
     let options = Options::with_values(json!({"dialects": ["pod-reloader", "stakater"]}));
     Scene::play(options, async |scene| {
-        scene
-            .apply(&[config_map("app", "1"), secret("app", "1")])
-            .await?;
+        scene.apply(&both_kinds("app", "1")).await?;
         let web = using("web", &["app"]).annotated("reloader.stakater.com/auto", "true");
         let before = scene.create(&web).await?;
 

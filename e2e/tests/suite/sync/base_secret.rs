@@ -14,7 +14,7 @@ use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Namespaces, SHARED, apply_sync, becomes, play, rests, shown, source, sync, writes};
+use super::{Namespaces, SHARED, applied_sync, becomes, play, rests, shown, source, writes};
 
 #[tokio::test]
 async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consumer_once()
@@ -40,8 +40,7 @@ async fn a_protected_base_secret_reaches_every_namespace_and_rolls_every_consume
         let mut base = source("1");
         pod_reloader_e2e::merge(&mut base, &protected);
         scene.apply(&[base]).await?;
-        let ours = sync(scene, "all", json!({"spec": {"template": protected}}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({"spec": {"template": protected}})).await?;
         let namespaces = Namespaces::of(scene);
         let names: Vec<_> = (0..team_count()).map(|team| team.to_string()).collect();
         let teams = try_join_all(names.iter().map(|name| namespaces.create(name, true))).await?;

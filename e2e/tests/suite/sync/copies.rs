@@ -11,9 +11,9 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 
 use super::{
-    Namespaces, SEAL, SHARED, apply_sync, are_paced, becomes, copying, delete_sync, difference,
-    difference_of, has_copy, has_none, name_of, play, read_sync, rests, secrets, shown, source,
-    source_named, sync, writes,
+    Namespaces, SEAL, SHARED, applied_sync, apply_sync, are_paced, becomes, copying, delete_sync,
+    difference, difference_of, has_copy, has_none, name_of, play, read_sync, rests, secrets, shown,
+    source, source_named, sync, writes,
 };
 
 #[tokio::test]
@@ -70,8 +70,7 @@ async fn in_order(scene: &Scene, order: &str) -> Result<()> {
 async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let status = becomes(scene, &ours, "SourceNotFound").await?;
         ensure!(status["conditions"][0]["status"] == "False", "{status}");
         scene.apply(&[source("1")]).await?;
@@ -175,8 +174,7 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
         scene.apply(&[source("1")]).await?;
         let all = namespaces.create_many("many", count).await?;
         let began = Instant::now();
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let status = becomes(scene, &ours, "Synced").await?;
         ensure!(status["synced"] == count, "{status}");
         println!("{count} copies after {:?}", began.elapsed());
@@ -208,10 +206,7 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
         let before = read_sync(scene, name_of(&ours)?).await?;
         scene.operator.start_again().await?;
         let expected = count.to_string();
-        scene
-            .operator
-            .shows("pod_reloader_synced_copies", &expected)
-            .await?;
+        scene.shows("pod_reloader_synced_copies", &expected).await?;
         let after = read_sync(scene, name_of(&ours)?).await?;
         ensure!(
             after == before,
@@ -231,8 +226,7 @@ async fn whatever_is_done_to_a_copy_it_is_exact_again() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let merged = [
             ("edited", json!({"data": {"value": "eA==", "more": "eA=="}})),
             ("emptied", json!({"data": null})),
@@ -283,8 +277,7 @@ async fn a_copy_that_somebody_deletes_in_a_loop_makes_no_storm() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         scene.apply(&[source("1")]).await?;
         let mark = scene.mark().await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let namespace = Namespaces::of(scene).create("a", true).await?;
         has_copy(scene, &namespace, "1").await?;
         let mut deletions = 0;
@@ -332,8 +325,7 @@ async fn a_policy_that_changes_every_copy_is_not_fought() -> Result<()> {
             .kubectl_with_input(&["create", "--filename=-"], &labelled.to_string())
             .await?;
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let outcome = async {
             let namespaces = Namespaces::of(scene);
             let mut namespace = String::new();

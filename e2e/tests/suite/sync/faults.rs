@@ -7,8 +7,8 @@ use pod_reloader_e2e::{Options, PATIENCE, Scene, full};
 use serde_json::{Value, json};
 
 use super::{
-    Namespaces, apply_sync, becomes, copying, difference, has_copy, has_none, play, shown, source,
-    sync, writes,
+    Namespaces, applied_sync, apply_sync, becomes, copying, difference, has_copy, has_none, play,
+    shown, source, sync, writes,
 };
 
 /// An operator that is killed, and an apiserver that cannot be reached for a while, in the middle of writes of each kind.
@@ -140,8 +140,7 @@ async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> R
             namespaces.create("b", true).await?,
         ];
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &a, "1").await?;
         has_copy(scene, &b, "1").await?;
         let leader = scene.leader().await?;

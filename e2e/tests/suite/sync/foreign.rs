@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 use super::{
-    COPY_OF, Namespaces, SEAL, SHARED, apply_sync, becomes, conflicts, copying, delete_sync,
-    has_copy, has_none, name_of, play, read_sync, rests, secrets, source, sync,
+    COPY_OF, Namespaces, SEAL, SHARED, applied_sync, apply_sync, becomes, conflicts, copying,
+    delete_sync, has_copy, has_none, name_of, play, read_sync, rests, secrets, source, sync,
 };
 
 #[tokio::test]
@@ -56,8 +56,7 @@ async fn an_object_of_somebody_else_keeps_every_byte_and_is_followed_once_it_goe
         scene.apply(&[source("2")]).await?;
         has_copy(scene, &ours, "2").await?;
         same().await?;
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         scene.apply(&[source("3")]).await?;
         has_copy(scene, &ours, "3").await?;
         same().await?;
@@ -148,8 +147,7 @@ async fn an_object_that_somebody_gives_the_owner_or_the_mark_of_a_copy_is_not_to
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let sealed = namespaces.create("sealed", true).await?;
         has_copy(scene, &sealed, "1").await?;
         let uid = read_sync(scene, name_of(&ours)?).await?["metadata"]["uid"].clone();
@@ -197,8 +195,7 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
             namespaces.create("leaves", true).await?,
         ];
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         for namespace in [&a, &b, &leaves] {
             has_copy(scene, namespace, "1").await?;
         }
@@ -289,12 +286,12 @@ async fn copies_stay_as_they_are_when_somebody_else_has_the_namespace_of_the_sou
             anyhow::Ok(())
         };
         source_in("1").await?;
-        let ours = sync(
+        let ours = applied_sync(
             scene,
             "all",
             json!({"spec": {"source": {"namespace": from}}}),
-        );
-        apply_sync(scene, &ours).await?;
+        )
+        .await?;
         let status = becomes(scene, &ours, "Synced").await?;
         ensure!(status["sealed"] == true, "{status}");
 
@@ -319,8 +316,7 @@ async fn copies_stay_as_they_are_when_somebody_else_has_the_namespace_of_the_sou
         source_in("theirs").await?;
         becomes(scene, &ours, "SourceNamespaceReplaced").await?;
         // Also a new leader knows it.
-        scene.operator.stop().await;
-        scene.operator.start_again().await?;
+        scene.operator.restart().await?;
         let late = namespaces.create("late", true).await?;
         wait_for("the new namespace to be counted", PATIENCE, async || {
             let status = becomes(scene, &ours, "SourceNamespaceReplaced").await?;

@@ -8,8 +8,8 @@ use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    COPY_OF, Namespaces, SEAL, SHARED, SYNCS, apply_sync, becomes, copying, has_copy, name_of,
-    play, read_sync, secrets, source, sync,
+    COPY_OF, Namespaces, SEAL, SHARED, SYNCS, applied_sync, apply_sync, becomes, copying, has_copy,
+    name_of, play, read_sync, secrets, source, sync,
 };
 use crate::bind::guards::refusal;
 
@@ -154,8 +154,7 @@ async fn the_writers_token_writes_copies_and_nothing_else() -> Result<()> {
         let a = namespaces.create("a", true).await?;
         let b = namespaces.create("b", false).await?;
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &a, "1").await?;
         becomes(scene, &ours, "Synced").await?;
         scene.operator.stop().await;

@@ -13,8 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    Namespaces, SHARED, SYNCS, apply_sync, copying, has_copy, name_of, read_sync, secrets, source,
-    sync,
+    Namespaces, SHARED, SYNCS, applied_sync, copying, has_copy, name_of, read_sync, secrets, source,
 };
 
 /// Asserts that an upgrade updates the definition, and that an uninstall leaves all copies. All other tests share one
@@ -34,8 +33,7 @@ pub(crate) async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_al
         let here = Namespaces::of(scene).create("a", true).await?;
         let copies = secrets(scene, &here);
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &here, "1").await?;
         let uid = copies.get(SHARED).await?.uid();
         let labels = json!({"metadata": {"labels": {"team": "x"}}});

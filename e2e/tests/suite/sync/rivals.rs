@@ -9,8 +9,8 @@ use pod_reloader_e2e::{Attempt, PATIENCE, done_if, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    Namespaces, SHARED, apply_sync, becomes, conflicts, copying, delete_sync, has_copy, has_none,
-    play, read_sync, rests, secrets, shown, source, sync, writes,
+    Namespaces, SHARED, applied_sync, apply_sync, becomes, conflicts, copying, delete_sync,
+    has_copy, has_none, play, read_sync, rests, secrets, shown, source, sync, writes,
 };
 
 #[tokio::test]
@@ -20,8 +20,7 @@ async fn of_two_syncs_the_older_has_the_namespace_and_nothing_flips() -> Result<
         let a = namespaces.create("a", true).await?;
         let elsewhere = namespaces.create("elsewhere", false).await?;
         scene.apply(&[source("1")]).await?;
-        let older = sync(scene, "older", json!({}));
-        apply_sync(scene, &older).await?;
+        let older = applied_sync(scene, "older", json!({})).await?;
         has_copy(scene, &a, "1").await?;
         // Ages have seconds.
         let created =
@@ -49,8 +48,7 @@ async fn of_two_syncs_the_older_has_the_namespace_and_nothing_flips() -> Result<
         .await?;
         let status = becomes(scene, &newer, "Conflict").await?;
         conflicts(&status, &[(&a, "OtherSync")])?;
-        let twin = sync(scene, "twin", json!({}));
-        apply_sync(scene, &twin).await?;
+        let twin = applied_sync(scene, "twin", json!({})).await?;
         conflicts(
             &becomes(scene, &twin, "Conflict").await?,
             &[(&a, "OtherSync")],
@@ -127,8 +125,7 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
             })
             .await?;
             scene.apply(&[source("1")]).await?;
-            let ours = sync(scene, "all", json!({}));
-            apply_sync(scene, &ours).await?;
+            let ours = applied_sync(scene, "all", json!({})).await?;
             has_copy(scene, &fine, "1").await?;
             let expected = [(&*forbidden, "Refused"), (&*full, "QuotaExceeded")];
             wait_for("both reasons", PATIENCE, async || {
@@ -197,8 +194,7 @@ async fn without_rights_in_one_namespace_the_status_says_so_and_the_others_go_on
         may_write(&writer, &fine, true).await?;
 
         scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &fine, "1").await?;
         wait_for("the reason", PATIENCE, async || {
             let status = becomes(scene, &ours, "Conflict").await?;
@@ -256,8 +252,7 @@ async fn some_things_are_never_copied() -> Result<()> {
         let namespaces = Namespaces::of(scene);
         let a = namespaces.create("a", true).await?;
         scene.apply(&[source("1")]).await?;
-        let first = sync(scene, "first", json!({}));
-        apply_sync(scene, &first).await?;
+        let first = applied_sync(scene, "first", json!({})).await?;
         has_copy(scene, &a, "1").await?;
         // The copy in `a` as a source.
         let b = namespaces.create("b", false).await?;
@@ -273,8 +268,7 @@ async fn some_things_are_never_copied() -> Result<()> {
         let token = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
             "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}}});
         scene.create_object(&token).await?;
-        let tokens = sync(scene, "tokens", json!({"spec": {"source": {"name": "token"}}}));
-        apply_sync(scene, &tokens).await?;
+        let tokens = applied_sync(scene, "tokens", json!({"spec": {"source": {"name": "token"}}})).await?;
         becomes(scene, &tokens, "SourceNotAllowed").await?;
         ensure!(secrets(scene, &a).get_opt("token").await?.is_none(), "it was copied");
         // The source's own namespace, and those of the cluster.

@@ -5,7 +5,8 @@ use pod_reloader_e2e::{Attempt, CANARY, PATIENCE, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    Namespaces, apply_sync, becomes, copying, has_copy, name_of, play, read_sync, source, sync,
+    Namespaces, applied_sync, apply_sync, becomes, copying, has_copy, name_of, play, read_sync,
+    source, sync,
 };
 
 #[tokio::test]
@@ -16,8 +17,7 @@ async fn a_value_is_in_no_log_event_metric_or_status() -> Result<()> {
         let namespaces = Namespaces::of(scene);
         let a = namespaces.create("a", true).await?;
         scene.apply(&[source(CANARY)]).await?;
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &a, CANARY).await?;
         let missing = json!({"spec": {"keys": ["value", "more"]}});
         apply_sync(scene, &sync(scene, "all", missing)).await?;

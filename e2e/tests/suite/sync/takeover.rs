@@ -9,8 +9,8 @@ use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    COPY_OF, Namespaces, SHARED, apply_sync, becomes, copying, has_copy, name_of, play, read_sync,
-    rests, secrets, shown, source, sync, writes,
+    COPY_OF, Namespaces, SHARED, applied_sync, becomes, copying, has_copy, name_of, play,
+    read_sync, rests, secrets, shown, source, writes,
 };
 
 #[tokio::test]
@@ -55,8 +55,7 @@ async fn copies_of_other_tools_that_are_marked_become_ours_without_a_restart() -
             let annotate = ["annotate", "secret", SHARED, &here, &copy_of];
             scene.tool().run(&annotate).await?;
         }
-        let ours = sync(scene, "all", json!({}));
-        apply_sync(scene, &ours).await?;
+        let ours = applied_sync(scene, "all", json!({})).await?;
         let status = becomes(scene, &ours, "Synced").await?;
         ensure!(status["synced"] == copies.len(), "{status}");
         let uid = read_sync(scene, name_of(&ours)?).await?["metadata"]["uid"].clone();
