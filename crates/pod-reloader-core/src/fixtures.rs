@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::annotations::{self, Inherited};
 use crate::dialects::Dialects;
-use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
+use crate::digest::{Aspects, ConfigObject, Contents, Digest, Objects, Presence};
 use crate::hash::{HashKey, Keyring};
 use crate::kind::WorkloadKind;
 use crate::name::Name;
@@ -150,6 +150,12 @@ pub(crate) fn objects(objects: &[(&str, Option<ConfigObject>)]) -> Objects {
 /// Returns keys made of one repeated byte each, newest first.
 pub(crate) fn keyring(bytes: &[u8]) -> Keyring {
     Keyring::new(bytes.iter().map(|&byte| HashKey::new([byte; 32])).collect()).unwrap()
+}
+
+/// Returns the config hash of these objects by a key made of one repeated byte.
+pub(crate) fn hashed_by(key: u8, objects: &Objects) -> String {
+    let contents = Contents::whole(objects);
+    keyring(&[key]).hash(&contents).to_string()
 }
 
 impl From<Value> for Builder {

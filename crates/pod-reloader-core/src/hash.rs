@@ -387,7 +387,7 @@ mod tests {
     use super::entries::parse_entry_name;
     use super::*;
     use crate::annotations::CONFIG_HASH;
-    use crate::fixtures::{holding, keyring, objects};
+    use crate::fixtures::{hashed_by, holding, keyring, objects};
 
     #[test]
     fn a_hash_verifies_as_long_as_its_key_is_known() {
@@ -426,9 +426,7 @@ mod tests {
 
     #[test]
     fn only_the_form_that_we_write_is_ours() {
-        let value = keyring(&[1])
-            .hash(&Contents::whole(&objects(&[])))
-            .to_string();
+        let value = hashed_by(1, &objects(&[]));
         assert_eq!(value.len(), "v1.01234567.".len() + 64);
         assert_eq!(
             ConfigHash::parse(&value).map(|hash| hash.to_string()),
@@ -498,12 +496,7 @@ mod tests {
     /// A change of the scheme would restart every pod in the world, so it needs a `v2`.
     #[test]
     fn the_scheme_stays_as_it_was_released() {
-        let value = keyring(&[1])
-            .hash(&Contents::whole(&objects(&[
-                ("a", holding("1")),
-                ("b", None),
-            ])))
-            .to_string();
+        let value = hashed_by(1, &objects(&[("a", holding("1")), ("b", None)]));
         assert_eq!(
             value,
             "v1.ac854714.1de96b833f4b2c3317799cb13f5f338ab357892de58140148a0ae6e6e84d2c4c"

@@ -7,7 +7,7 @@ use crate::copies::Copies;
 use crate::decision::{Cause, FirstStamp};
 use crate::dialects::Dialects;
 use crate::digest::{ConfigObject, Contents, Presence};
-use crate::fixtures::{Builder, deployment, holding, keyring, objects};
+use crate::fixtures::{Builder, deployment, hashed_by, holding, keyring, objects};
 use crate::gate::{self, Closed};
 use crate::mark::Marks;
 use crate::name::Name;
@@ -66,10 +66,15 @@ fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
     match step(review) {
         Step::Answer(_) | Step::Settle(_) => panic!("it did not want to read"),
         Step::Read(pending) => {
-            let facts = pending.facts(objects(&[("a", object)]), &Copies::new(), &keyring(&[1]));
+            let facts = facts(&pending, object);
             pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
         }
     }
+}
+
+/// Returns what is known if ConfigMap `a` is this object.
+fn facts(pending: &Pending, object: Option<ConfigObject>) -> Option<Facts> {
+    pending.facts(objects(&[("a", object)]), &Copies::new(), &keyring(&[1]))
 }
 
 fn answered_unread(review: &Value) -> Answer {
@@ -79,31 +84,28 @@ fn answered_unread(review: &Value) -> Answer {
     }
 }
 
+/// Returns hash and outcome: [`key_after`] beside the outcome of the answer.
+fn result(review: &Value, answer: &Answer) -> (Option<String>, Outcome) {
+    (key_after(review, answer), answer.outcome)
+}
+
 /// Returns the config hash of the object of `review` after `answer`, whose patch changes nothing else.
 fn key_after(review: &Value, answer: &Answer) -> Option<String> {
     const KEY: &str = "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1config-hash";
-    let before = &review["request"]["object"];
-    let mut object = before.clone();
-    json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
-    object
+    after(review, answer)
         .pointer(KEY)
         .map(|value| value.as_str().unwrap().to_owned())
 }
 
 fn hash(value: &str) -> String {
-    keyring(&[1])
-        .hash(&Contents::whole(&objects(&[("a", holding(value))])))
-        .to_string()
+    hashed_by(1, &objects(&[("a", holding(value))]))
 }
 
 #[test]
 fn a_create_gets_the_hash_of_the_current_content() {
     let review = review(None, deployment("web"));
     let answer = answered(&review, holding("1"));
-    assert_eq!(
-        (key_after(&review, &answer), answer.outcome),
-        (Some(hash("1")), Outcome::Set)
-    );
+    assert_eq!(result(&review, &answer), (Some(hash("1")), Outcome::Set));
     assert!(answer.warnings.is_empty());
 }
 
@@ -126,16 +128,11 @@ fn a_create_with_a_stale_hash_from_git_gets_the_current_one_and_a_warning() {
 
 #[test]
 fn the_hash_of_a_workload_that_is_restored_before_its_objects_stays() {
-    for stored in [
-        hash("1"),
-        keyring(&[9])
-            .hash(&Contents::whole(&objects(&[])))
-            .to_string(),
-    ] {
+    for stored in [hash("1"), hashed_by(9, &objects(&[]))] {
         let review = review(None, deployment("web").requires("a", None).stamped(&stored));
         let answer = answered(&review, None);
         assert_eq!(
-            (key_after(&review, &answer), answer.outcome),
+            result(&review, &answer),
             (Some(stored), Outcome::MissingConfig)
         );
     }
@@ -146,10 +143,7 @@ fn a_create_whose_config_cannot_be_read_gets_no_hash() {
     for workload in [deployment("web"), deployment("web").stamped("rubbish")] {
         let review = review(None, workload);
         let answer = answered_unread(&review);
-        assert_eq!(
-            (key_after(&review, &answer), answer.outcome),
-            (None, Outcome::Unknown)
-        );
+        assert_eq!(result(&review, &answer), (None, Outcome::Unknown));
     }
 }
 
@@ -233,30 +227,21 @@ fn a_change_of_the_template_sets_the_hash_of_the_current_content() {
     ] {
         let review = review(Some(deployment("web").image("1").stamped(&hash("0"))), new);
         let answer = answered(&review, holding("1"));
-        assert_eq!(
-            (key_after(&review, &answer), answer.outcome),
-            (Some(hash("1")), Outcome::Set)
-        );
+        assert_eq!(result(&review, &answer), (Some(hash("1")), Outcome::Set));
         assert!(answer.warnings.is_empty());
     }
 }
 
 #[test]
 fn only_a_change_of_the_template_moves_to_the_newest_hash_key() {
-    let older = keyring(&[2])
-        .hash(&Contents::whole(&objects(&[("a", holding("1"))])))
-        .to_string();
+    let older = hashed_by(2, &objects(&[("a", holding("1"))]));
     let old = || deployment("web").stamped(&older);
     let decided = |review: &Value| match step(review) {
         Step::Answer(answer) => key_after(review, &answer),
         Step::Settle(_) => panic!("it asks for revisions"),
         Step::Read(pending) => {
             assert!(pending.lacks_key(&keyring(&[1])));
-            let facts = pending.facts(
-                objects(&[("a", holding("1"))]),
-                &Copies::new(),
-                &keyring(&[1]),
-            );
+            let facts = facts(&pending, holding("1"));
             let keys = keyring(&[1, 2]);
             key_after(
                 review,
@@ -300,12 +285,12 @@ fn a_template_change_moves_no_hash_while_a_needed_object_is_missing_or_unreadabl
     );
     let answer = answered(&review, None);
     assert_eq!(
-        (key_after(&review, &answer), answer.outcome),
+        result(&review, &answer),
         (Some(hash("1")), Outcome::MissingConfig)
     );
     let answer = answered_unread(&review);
     assert_eq!(
-        (key_after(&review, &answer), answer.outcome),
+        result(&review, &answer),
         (Some(hash("1")), Outcome::Unknown)
     );
 }
@@ -334,13 +319,6 @@ fn an_edit_without_the_baseline_leaves_it_in_place_as_long_as_the_hash_stays() {
             .stamped("foreign")
             .annotation("baseline", "foreign=x")
             .image("1")
-    };
-    let baseline_after = |review: &Value, answer: &Answer| {
-        let mut object = review["request"]["object"].clone();
-        json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
-        object["metadata"]["annotations"][annotations::BASELINE]
-            .as_str()
-            .map(str::to_owned)
     };
     let same = review(Some(old()), deployment("web").image("1"));
     let answer = answered_at_once(&same);
@@ -512,13 +490,18 @@ fn the_first_of_many_warnings_are_given() {
     assert!(warnings[0].contains("unknown annotation"), "{warnings:?}");
 }
 
+/// Makes the review a status query.
+fn asks_for_status(review: &mut Value) {
+    review["request"]["dryRun"] = json!(true);
+    review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+}
+
 #[test]
 fn a_status_query_gets_the_sync_status_and_changes_nothing() {
     let asked = |old: Builder, object| {
         let mut review = review(Some(old), deployment("web"));
         review["request"]["object"] = review["request"]["oldObject"].clone();
-        review["request"]["dryRun"] = json!(true);
-        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+        asks_for_status(&mut review);
         let answer = answered(&review, object);
         assert_eq!(answer.patch, []);
         let is_due = matches!(answer.sync_status, Some(SyncStatus::Due(_)));
@@ -545,13 +528,12 @@ fn a_status_query_is_told_which_gate_is_closed_and_what_is_missing() {
     let asked = |old: Builder, object| {
         let mut review = review(Some(old.stamped(&hash("1"))), deployment("web"));
         review["request"]["object"] = review["request"]["oldObject"].clone();
-        review["request"]["dryRun"] = json!(true);
-        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+        asks_for_status(&mut review);
         let Step::Read(pending) = step(&review) else {
             panic!("it did not want to read")
         };
         let keys = keyring(&[1]);
-        let facts = pending.facts(objects(&[("a", object)]), &Copies::new(), &keys);
+        let facts = facts(&pending, object);
         let answer = pending.answer(facts.as_ref(), &keys, FirstStamp::Rollout);
         let closed = pending.closed(facts.as_ref(), &answer, Timestamp::UNIX_EPOCH);
         (closed, answer.missing)
@@ -571,8 +553,7 @@ fn a_status_query_is_told_of_no_object_on_hold_that_the_workload_does_not_name()
         Some(deployment("web").stamped(&hash("1"))),
         deployment("web"),
     );
-    review["request"]["dryRun"] = json!(true);
-    review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+    asks_for_status(&mut review);
     let closed = |held: &str| {
         let Step::Read(pending) = step(&review) else {
             panic!("it did not want to read")
@@ -609,8 +590,8 @@ fn baseline_after(review: &Value, answer: &Answer) -> Option<String> {
 
 /// Returns config hashes written by other clusters, which say nothing here.
 fn of_other_clusters() -> [String; 2] {
-    let unknown = keyring(&[9]).hash(&Contents::whole(&objects(&[("a", holding("1"))])));
-    [unknown.to_string(), "5".repeat(64)]
+    let unknown = hashed_by(9, &objects(&[("a", holding("1"))]));
+    [unknown, "5".repeat(64)]
 }
 
 #[test]
@@ -636,7 +617,7 @@ fn a_baseline_of_another_cluster_is_replaced_as_its_workload_is_restored() {
         .map(String::as_str)
         .chain(["rubbish"])
     {
-        let lost = keyring(&[9]).hash(&Contents::whole(&objects(&[])));
+        let lost = hashed_by(9, &objects(&[]));
         let workload = deployment("web").stamped(value);
         let workload = workload.annotation("baseline", &format!("{value}={lost}"));
         let restored = review(None, workload);
@@ -755,18 +736,13 @@ fn a_write_is_not_denied_because_a_baseline_makes_its_annotations_too_long() {
 fn a_status_query_is_answered_about_the_workload_that_is_stored() {
     let asked = |old: Option<Builder>, new: Builder| {
         let mut review = review(old, new);
-        review["request"]["dryRun"] = json!(true);
-        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+        asks_for_status(&mut review);
         let answer = match step(&review) {
             Step::Answer(answer) => answer,
             Step::Settle(_) => panic!("it asks for revisions"),
             Step::Read(pending) => {
                 assert_eq!(pending.workload().references.named().count(), 1);
-                let facts = pending.facts(
-                    objects(&[("a", holding("1"))]),
-                    &Copies::new(),
-                    &keyring(&[1]),
-                );
+                let facts = facts(&pending, holding("1"));
                 pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
             }
         };

@@ -3,7 +3,7 @@ use crate::annotations;
 use crate::dialect::Dialect;
 use crate::dialects::Dialects;
 use crate::digest::ConfigObject;
-use crate::fixtures::{Builder, config_map, deployment, holding, keyring, objects};
+use crate::fixtures::{Builder, config_map, deployment, hashed_by, holding, keyring, objects};
 use crate::hash::{HashKey, KEY_LENGTH};
 use crate::mark::Marks;
 use crate::workload::TimeField;
@@ -15,9 +15,7 @@ fn now(object: Option<ConfigObject>) -> Objects {
 }
 
 fn hash(value: &str) -> String {
-    keyring(&[1])
-        .hash(&Contents::whole(&now(holding(value))))
-        .to_string()
+    hashed_by(1, &now(holding(value)))
 }
 
 fn decided(workload: Builder, object: Option<ConfigObject>) -> Decision {
@@ -54,7 +52,7 @@ fn a_change_of_content_sets_a_new_hash() {
 
 #[test]
 fn an_optional_object_that_goes_or_comes_sets_a_new_hash() {
-    let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
+    let absent = hashed_by(1, &now(None));
     let gone = Decision::Set {
         config_hash: absent.clone(),
         cause: Cause::Changed,
@@ -79,7 +77,7 @@ fn the_hash_stays_while_a_required_object_is_missing_and_if_it_returns_unchanged
 
 #[test]
 fn a_workload_that_was_created_before_a_required_object_waits_like_one_that_lost_it() {
-    let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
+    let absent = hashed_by(1, &now(None));
     let workload = || deployment("web").requires("a", None).stamped(&absent);
     let Decision::MissingConfig(missing) = decided(workload(), None) else {
         panic!()
@@ -201,11 +199,7 @@ fn the_hash_keys_of_hash_and_baseline_are_relied_on() {
     let relied_on = |workload: &Workload| Vec::from_iter(keys_relied_on(workload));
     let key = |seed| HashKey::new([seed; KEY_LENGTH]).id();
     let objects = objects(&[("app", holding("1"))]);
-    let hash = |seed| {
-        keyring(&[seed])
-            .hash(&Contents::whole(&objects))
-            .to_string()
-    };
+    let hash = |seed| hashed_by(seed, &objects);
     let workload = || deployment("web").lists("app");
     assert_eq!(relied_on(&workload().build()), []);
     assert_eq!(relied_on(&workload().stamped("sha256").build()), []);
@@ -223,12 +217,7 @@ fn the_hash_keys_of_hash_and_baseline_are_relied_on() {
 
 #[test]
 fn a_foreign_value_gets_a_baseline_and_rolls_when_the_contents_differ_from_it() {
-    for foreign in [
-        "rubbish",
-        "",
-        "a=b",
-        &keyring(&[9]).hash(&Contents::whole(&now(None))).to_string(),
-    ] {
+    for foreign in ["rubbish", "", "a=b", &hashed_by(9, &now(None))] {
         let workload = || deployment("web").stamped(foreign);
         let baseline = format!("{foreign}={}", hash("1"));
         assert_eq!(
@@ -243,7 +232,7 @@ fn a_foreign_value_gets_a_baseline_and_rolls_when_the_contents_differ_from_it() 
 
 #[test]
 fn a_baseline_of_another_value_or_under_a_lost_key_is_written_anew() {
-    let lost = keyring(&[9]).hash(&Contents::whole(&now(holding("1"))));
+    let lost = hashed_by(9, &now(holding("1")));
     for old in [
         format!("other={}", hash("1")),
         format!("x={lost}"),
@@ -376,7 +365,7 @@ fn hash_of(values: &[(&str, &str)]) -> String {
         .iter()
         .flat_map(|(name, value)| objects(&[(name, holding(value))]))
         .collect();
-    keyring(&[1]).hash(&Contents::whole(&objects)).to_string()
+    hashed_by(1, &objects)
 }
 
 fn rolls(decision: &Decision) -> bool {
@@ -708,7 +697,7 @@ fn a_listed_object_that_comes_or_goes_rolls_in_other_dialects_too() {
     let gone = listing().stamped(&hash_of(&[("a", "1")])).without("a");
     assert!(rolls(&gone.decided()));
     let absent = objects(&[("a", None)]);
-    let absent = keyring(&[1]).hash(&Contents::whole(&absent)).to_string();
+    let absent = hashed_by(1, &absent);
     assert!(rolls(
         &listing().stamped(&absent).holding("a", "1").decided()
     ));
@@ -822,7 +811,7 @@ fn a_reload_that_has_not_ended_is_due_whatever_the_content_is() {
 
 #[test]
 fn a_lost_key_of_what_was_reloaded_restarts_nothing() {
-    let lost = keyring(&[9]).hash(&Contents::whole(&now(holding("2"))));
+    let lost = hashed_by(9, &now(holding("2")));
     let baseline = format!("{}!={lost}", hash("1"));
     let workload = deployment("web").stamped(&hash("1"));
     let workload = workload.annotation("baseline", &baseline);

@@ -1,8 +1,7 @@
 use super::*;
 use crate::annotations;
 use crate::decision::{Cause, Decision, FirstStamp, baseline_by_time, decide};
-use crate::digest::Contents;
-use crate::fixtures::{holding, keyring, objects};
+use crate::fixtures::{hashed_by, holding, keyring, objects};
 use crate::kind::CustomResource;
 use crate::patch;
 use json_patch::Patch;
@@ -73,7 +72,7 @@ fn decided(workload: &Workload, value: &str) -> Decision {
 
 fn hash(value: &str) -> String {
     let objects = objects(&[("a", holding(value))]);
-    keyring(&[1]).hash(&Contents::whole(&objects)).to_string()
+    hashed_by(1, &objects)
 }
 
 /// Applies a patch without its tests for `null`, which pass at the apiserver.

@@ -65,12 +65,6 @@ fn again(mut review: Value, object: &Value) -> Value {
     review
 }
 
-fn after(review: &Value, answer: &Answer) -> Value {
-    let mut object = review["request"]["object"].clone();
-    json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
-    object
-}
-
 fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][format!("{P}/{key}")].as_str()
 }
@@ -496,7 +490,7 @@ fn a_workload_around_pods_with_a_hash_gets_theirs() {
     );
     // Made under another key, or by something else: it stands for what there is.
     let objects = objects(&[("a", holding("1"))]);
-    let foreign = keyring(&[7]).hash(&Contents::whole(&objects)).to_string();
+    let foreign = hashed_by(7, &objects);
     let object = around(&foreign);
     assert_eq!(template_hash(&object), Some(&*foreign));
     assert_eq!(
