@@ -187,19 +187,15 @@ pub(crate) async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::canned::answered;
     use pod_reloader_core::decision::Cause;
 
     #[test]
     fn a_leader_without_an_answer_does_not_say_that_nothing_is_waited_for() {
         let by = |sync_status, leads| {
             by_report(&Report {
-                sync_status,
-                content: None,
-                version: "0.1.0".to_owned(),
-                not_after: None,
-                observed_at: None,
                 leads,
-                waits_for: None,
+                ..answered(sync_status)
             })
         };
         let due = SyncStatus::Due(Cause::Changed);

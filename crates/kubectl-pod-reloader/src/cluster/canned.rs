@@ -163,13 +163,10 @@ impl Canned {
     /// Makes the leader report for every workload that a restart is due, and what it waits for.
     pub(crate) fn reporting_wait(mut self, waits_for: Option<Waiting>) -> Self {
         let report = Report {
-            sync_status: SyncStatus::Due(Cause::Changed),
             content: Some("48a63946".to_owned()),
-            version: "0.1.0".to_owned(),
-            not_after: None,
-            observed_at: None,
             leads: true,
             waits_for,
+            ..answered(SyncStatus::Due(Cause::Changed))
         };
         self.warning = Some(report.to_string());
         self
@@ -370,6 +367,19 @@ pub(crate) fn cluster_config_sync(name: &str, status: Value) -> Value {
         "spec": {"source": {"kind": "Secret", "namespace": "platform", "name": "pull"}},
         "status": status,
     })
+}
+
+/// Returns the answer to a status query, by a replica that does not lead.
+pub(crate) fn answered(sync_status: SyncStatus) -> Report {
+    Report {
+        sync_status,
+        content: None,
+        version: "0.1.0".to_owned(),
+        not_after: None,
+        observed_at: None,
+        leads: false,
+        waits_for: None,
+    }
 }
 
 /// Returns a FieldBinding of Secret `s3` and Harbor `registry` of the namespace `shop`.

@@ -206,6 +206,7 @@ fn reported(latest: &Event) -> Option<Stated> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::canned::answered;
     use jiff::Timestamp;
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::gate::Hold;
@@ -316,18 +317,9 @@ mod tests {
 
     #[test]
     fn the_operator_knows_more_than_an_event() {
-        let report = |sync_status| Report {
-            sync_status,
-            content: None,
-            version: "0.1.0".to_owned(),
-            not_after: None,
-            observed_at: None,
-            leads: false,
-            waits_for: None,
-        };
-        let due = report(SyncStatus::Due(Cause::Changed));
+        let due = answered(SyncStatus::Due(Cause::Changed));
         let waiting = event("WaitingForStage", false);
-        let (status, _) = facts().asked(&report(SyncStatus::Current), Some(&waiting));
+        let (status, _) = facts().asked(&answered(SyncStatus::Current), Some(&waiting));
         assert_eq!(status, ListStatus::UpToDate);
         let (status, waits_for) = facts().asked(&due, Some(&waiting));
         assert_eq!(
@@ -347,13 +339,9 @@ mod tests {
     fn the_answer_of_the_leader_counts_and_not_an_earlier_event() {
         let asked = |waits_for: Option<Waiting>, latest: &Event| {
             let report = Report {
-                sync_status: SyncStatus::Due(Cause::Changed),
-                content: None,
-                version: "0.1.0".to_owned(),
-                not_after: None,
-                observed_at: None,
                 leads: true,
                 waits_for,
+                ..answered(SyncStatus::Due(Cause::Changed))
             };
             let (status, waits_for) = facts().asked(&report, Some(latest));
             (status.to_string(), waits_for)

@@ -59,7 +59,7 @@ fn words(reason: &str) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::deployment;
+    use crate::cluster::canned::{answered, deployment};
     use crate::operators::read;
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::kind::WorkloadKind;
@@ -71,13 +71,8 @@ mod tests {
 
     fn due() -> Report {
         Report {
-            sync_status: SyncStatus::Due(Cause::Changed),
             content: Some("48a63946".to_owned()),
-            version: "0.1.0".to_owned(),
-            not_after: None,
-            observed_at: None,
-            leads: false,
-            waits_for: None,
+            ..answered(SyncStatus::Due(Cause::Changed))
         }
     }
 
