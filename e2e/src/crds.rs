@@ -16,9 +16,12 @@ const HARBORS: &str = include_str!("crds/harbors.yaml");
 /// # Panics
 /// For any other name.
 pub fn crd(name: &str) -> Value {
+    let of_prometheus =
+        |kind| definition(name, ["monitoring.coreos.com", "v1", kind], any_object());
     match name {
         "rollouts" => definition(
-            ["argoproj.io", "v1alpha1", "rollouts", "rollout", "Rollout"],
+            name,
+            ["argoproj.io", "v1alpha1", "Rollout"],
             object(json!({
                 "replicas": {"type": "integer"},
                 "paused": {"type": "boolean"},
@@ -30,13 +33,8 @@ pub fn crd(name: &str) -> Value {
             })),
         ),
         "kafkaconnects" => definition(
-            [
-                "kafka.strimzi.io",
-                "v1beta2",
-                "kafkaconnects",
-                "kafkaconnect",
-                "KafkaConnect",
-            ],
+            name,
+            ["kafka.strimzi.io", "v1beta2", "KafkaConnect"],
             object(json!({
                 "replicas": {"type": "integer"},
                 "bootstrapServers": {"type": "string"},
@@ -50,17 +48,13 @@ pub fn crd(name: &str) -> Value {
             })),
         ),
         "services" => definition(
-            [
-                "serving.knative.dev",
-                "v1",
-                "services",
-                "service",
-                "Service",
-            ],
+            name,
+            ["serving.knative.dev", "v1", "Service"],
             object(json!({"template": template(), "traffic": any_list()})),
         ),
         "clusters" => definition(
-            ["postgresql.cnpg.io", "v1", "clusters", "cluster", "Cluster"],
+            name,
+            ["postgresql.cnpg.io", "v1", "Cluster"],
             object(json!({
                 "instances": {"type": "integer"},
                 "imageName": {"type": "string"},
@@ -71,55 +65,18 @@ pub fn crd(name: &str) -> Value {
             })),
         ),
         "kustomizations" => definition(
-            [
-                "kustomize.toolkit.fluxcd.io",
-                "v1",
-                "kustomizations",
-                "kustomization",
-                "Kustomization",
-            ],
+            name,
+            ["kustomize.toolkit.fluxcd.io", "v1", "Kustomization"],
             any_object(),
         ),
-        "podmonitors" => definition(
-            [
-                "monitoring.coreos.com",
-                "v1",
-                "podmonitors",
-                "podmonitor",
-                "PodMonitor",
-            ],
-            any_object(),
-        ),
-        "servicemonitors" => definition(
-            [
-                "monitoring.coreos.com",
-                "v1",
-                "servicemonitors",
-                "servicemonitor",
-                "ServiceMonitor",
-            ],
-            any_object(),
-        ),
-        "prometheusrules" => definition(
-            [
-                "monitoring.coreos.com",
-                "v1",
-                "prometheusrules",
-                "prometheusrule",
-                "PrometheusRule",
-            ],
-            any_object(),
-        ),
+        "podmonitors" => of_prometheus("PodMonitor"),
+        "servicemonitors" => of_prometheus("ServiceMonitor"),
+        "prometheusrules" => of_prometheus("PrometheusRule"),
         // Unlike the other definitions, this one has no subresource for the status.
         "applications" => {
             let mut definition = definition(
-                [
-                    "argoproj.io",
-                    "v1alpha1",
-                    "applications",
-                    "application",
-                    "Application",
-                ],
+                name,
+                ["argoproj.io", "v1alpha1", "Application"],
                 any_object(),
             );
             let version = &mut definition["spec"]["versions"][0];
@@ -128,16 +85,15 @@ pub fn crd(name: &str) -> Value {
             definition
         }
         "harbors" => serde_saphyr::from_str(HARBORS).expect("it is YAML"),
-        "stores" => definition(["example.com", "v1", "stores", "store", "Store"], store()),
+        "stores" => definition(name, ["example.com", "v1", "Store"], store()),
         // As in version 1.6 of the driver, but for descriptions and the deprecated version v1alpha1. It has no
         // subresource for the status either, and no spec.
         "secretproviderclasspodstatuses" => {
             let mut definition = definition(
+                name,
                 [
                     "secrets-store.csi.x-k8s.io",
                     "v1",
-                    "secretproviderclasspodstatuses",
-                    "secretproviderclasspodstatus",
                     "SecretProviderClassPodStatus",
                 ],
                 any_object(),
@@ -160,7 +116,8 @@ pub fn crd(name: &str) -> Value {
     }
 }
 
-fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) -> Value {
+fn definition(plural: &str, [group, version, kind]: [&str; 3], spec: Value) -> Value {
+    let singular = kind.to_lowercase();
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -22,7 +22,7 @@ use kube::{
 };
 use pod_reloader_e2e::{
     CONTROL_PLANE_VARIABLE, Component, ControlPlane, ControlPlaneOptions, PATIENCE,
-    proxy::{Answer, Fault, Proxy, Requests, Rule, Selection, error_event},
+    proxy::{Answer, Fault, Proxy, Requests, Rule, RuleInForce, Selection, error_event},
     wait_for,
 };
 use serde_json::json;
@@ -38,9 +38,7 @@ async fn kubectl_creates_and_gets_through_the_proxy() -> Result<()> {
         .kubeconfig_for(setup.token.clone())
         .write(&kubeconfig)?;
     let kubectl = setup.control_plane.kubectl().with_kubeconfig(kubeconfig);
-    let posts = setup
-        .proxy
-        .add(Rule::count(setup.config_maps().method(Method::POST)));
+    let posts = setup.add(Rule::count(setup.config_maps().method(Method::POST)));
     let namespace = format!("--namespace={}", setup.namespace);
 
     kubectl
@@ -132,9 +130,7 @@ async fn a_delayed_watch_is_late_and_in_order_while_a_get_is_prompt() -> Result<
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     let delay = Duration::from_secs(6);
-    setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::DelayWatch(delay)));
+    setup.add(Rule::new(setup.config_maps(), Fault::DelayWatch(delay)));
 
     let start = Instant::now();
     setup.create("a").await?;
@@ -155,12 +151,8 @@ async fn a_delay_that_is_removed_keeps_nothing_back() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     let hour = Duration::from_secs(60 * 60);
-    let late = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::DelayWatch(hour)));
-    let slow = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::Delay(hour)));
+    let late = setup.add(Rule::new(setup.config_maps(), Fault::DelayWatch(hour)));
+    let slow = setup.add(Rule::new(setup.config_maps(), Fault::Delay(hour)));
     setup.create("a").await?;
     late.applied(1, PATIENCE).await?;
 
@@ -180,9 +172,7 @@ async fn a_delay_that_is_removed_keeps_nothing_back() -> Result<()> {
 async fn held_lines_of_a_watch_come_in_order_on_release() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
-    let hold = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::HoldWatch).times(1));
+    let hold = setup.add(Rule::new(setup.config_maps(), Fault::HoldWatch).times(1));
     setup.create("a").await?;
     setup.create("b").await?;
     hold.applied(1, PATIENCE).await?;
@@ -199,9 +189,7 @@ async fn held_lines_of_a_watch_come_in_order_on_release() -> Result<()> {
 #[tokio::test]
 async fn a_hold_on_one_watch_leaves_the_others_and_the_lists_alone() -> Result<()> {
     let setup = Setup::new().await?;
-    setup
-        .proxy
-        .add(Rule::new(setup.secrets(), Fault::HoldWatch));
+    setup.add(Rule::new(setup.secrets(), Fault::HoldWatch));
     let mut watch = setup.watch().await?;
 
     setup.create("a").await?;
@@ -217,7 +205,7 @@ async fn a_watch_loses_only_the_lines_that_a_rule_names() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     let lose = Rule::new(setup.config_maps(), Fault::DropWatch).lines_with("\"name\":\"a\"");
-    setup.proxy.add(lose);
+    setup.add(lose);
 
     setup.create("a").await?;
     setup.create("b").await?;
@@ -230,9 +218,7 @@ async fn a_watch_loses_only_the_lines_that_a_rule_names() -> Result<()> {
 async fn a_watch_repeats_every_line_while_a_rule_says_so() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
-    setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::DuplicateWatch).times(1));
+    setup.add(Rule::new(setup.config_maps(), Fault::DuplicateWatch).times(1));
 
     setup.create("a").await?;
     setup.create("b").await?;
@@ -247,9 +233,7 @@ async fn a_watch_repeats_every_line_while_a_rule_says_so() -> Result<()> {
 async fn an_injected_line_overtakes_held_lines() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
-    let hold = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::HoldWatch));
+    let hold = setup.add(Rule::new(setup.config_maps(), Fault::HoldWatch));
     setup.create("a").await?;
     hold.applied(1, PATIENCE).await?;
 
@@ -281,9 +265,7 @@ async fn a_watch_that_is_cut_fails() -> Result<()> {
 #[tokio::test]
 async fn a_watch_that_its_client_leaves_is_no_longer_open() -> Result<()> {
     let setup = Setup::new().await?;
-    setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::HoldWatch));
+    setup.add(Rule::new(setup.config_maps(), Fault::HoldWatch));
     let watch = setup.watch().await?;
     assert_eq!(setup.proxy.open_watches(&setup.config_maps()), 1);
 
@@ -304,9 +286,7 @@ async fn one_secret_is_forbidden_and_the_next_is_not() -> Result<()> {
     let setup = Setup::new().await?;
     let path = format!("/api/v1/namespaces/{}/secrets/one", setup.namespace);
     let forbidden = Answer::error(StatusCode::FORBIDDEN);
-    setup
-        .proxy
-        .add(Rule::new(Requests::exactly(path), Fault::Answer(forbidden)));
+    setup.add(Rule::new(Requests::exactly(path), Fault::Answer(forbidden)));
     let secrets: Api<Secret> = Api::namespaced(setup.client.clone(), &setup.namespace);
 
     let one = secrets.get("one").await.expect_err("a rule forbids it");
@@ -321,9 +301,7 @@ async fn one_secret_is_forbidden_and_the_next_is_not() -> Result<()> {
 async fn an_answer_has_its_headers_and_comes_for_a_write_too() -> Result<()> {
     let setup = Setup::new().await?;
     let slow_down = Answer::error(StatusCode::TOO_MANY_REQUESTS).header("retry-after", "30");
-    setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::Answer(slow_down)));
+    setup.add(Rule::new(setup.config_maps(), Fault::Answer(slow_down)));
     let request = http::Request::post(format!("/api/v1/namespaces/{}/configmaps", setup.namespace))
         .body(kube::client::Body::from(vec![b' '; 1_000_000]))?;
 
@@ -339,9 +317,7 @@ async fn a_hanging_request_ends_by_the_deadline_of_its_client_and_keeps_nobody_w
 -> Result<()> {
     let setup = Setup::new().await?;
     setup.create("a").await?;
-    let hang = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), Fault::Hang).times(1));
+    let hang = setup.add(Rule::new(setup.config_maps(), Fault::Hang).times(1));
 
     let deadline = Duration::from_secs(10);
     let hanging = timeout(deadline, setup.through.get("a"));
@@ -363,19 +339,10 @@ async fn a_hanging_request_ends_by_the_deadline_of_its_client_and_keeps_nobody_w
 async fn a_reset_request_has_not_happened_and_the_next_one_works() -> Result<()> {
     let setup = Setup::new().await?;
     let posts = setup.config_maps().method(Method::POST);
-    setup.proxy.add(Rule::new(posts, Fault::Reset).times(1));
+    setup.add(Rule::new(posts, Fault::Reset).times(1));
 
-    let error = setup
-        .through
-        .create(&PostParams::default(), &config_map("a")?)
-        .await
-        .expect_err("its connection is reset");
+    setup.loses_connection().await?;
 
-    assert!(
-        chain(&error).contains("Connection reset"),
-        "{}",
-        chain(&error)
-    );
     assert!(setup.through.get_opt("a").await?.is_none());
     Ok(())
 }
@@ -384,21 +351,10 @@ async fn a_reset_request_has_not_happened_and_the_next_one_works() -> Result<()>
 async fn a_request_that_loses_its_answer_has_happened() -> Result<()> {
     let setup = Setup::new().await?;
     let posts = setup.config_maps().method(Method::POST);
-    setup
-        .proxy
-        .add(Rule::new(posts, Fault::LoseAnswer).times(1));
+    setup.add(Rule::new(posts, Fault::LoseAnswer).times(1));
 
-    let error = setup
-        .through
-        .create(&PostParams::default(), &config_map("a")?)
-        .await
-        .expect_err("its connection is reset");
+    setup.loses_connection().await?;
 
-    assert!(
-        chain(&error).contains("Connection reset"),
-        "{}",
-        chain(&error)
-    );
     setup.through.get("a").await?;
     Ok(())
 }
@@ -407,9 +363,8 @@ async fn a_request_that_loses_its_answer_has_happened() -> Result<()> {
 async fn a_delayed_answer_shows_the_earlier_state() -> Result<()> {
     let setup = Setup::new().await?;
     let lists = setup.config_maps().except_watches();
-    let slow = setup
-        .proxy
-        .add(Rule::new(lists, Fault::DelayAnswer(Duration::from_secs(60 * 60))).times(1));
+    let slow =
+        setup.add(Rule::new(lists, Fault::DelayAnswer(Duration::from_secs(60 * 60))).times(1));
     let audit_log = setup.control_plane.audit_log().await?;
     let began = audit_log.end()?;
 
@@ -445,9 +400,7 @@ async fn a_truncated_body_ends_after_exactly_so_many_bytes() -> Result<()> {
 
     for bytes in [0, 10, 500_000] {
         let fault = Fault::TruncateBody(bytes);
-        setup
-            .proxy
-            .add(Rule::new(Requests::exactly(&path), fault).times(1));
+        setup.add(Rule::new(Requests::exactly(&path), fault).times(1));
         let request = http::Request::get(&path).body(kube::client::Body::empty())?;
         let mut body = setup.client.send(request).await?.into_body();
         let mut received = 0;
@@ -468,15 +421,9 @@ async fn a_truncated_body_ends_after_exactly_so_many_bytes() -> Result<()> {
 async fn a_rule_counts_matching_requests_even_if_another_rule_answers_them() -> Result<()> {
     let setup = Setup::new().await?;
     let forbidden = Fault::Answer(Answer::error(StatusCode::FORBIDDEN));
-    let answer = setup
-        .proxy
-        .add(Rule::new(setup.config_maps(), forbidden).every_nth(2));
-    let gets = setup
-        .proxy
-        .add(Rule::count(setup.config_maps().method(Method::GET)));
-    let posts = setup
-        .proxy
-        .add(Rule::count(setup.config_maps().method(Method::POST)));
+    let answer = setup.add(Rule::new(setup.config_maps(), forbidden).every_nth(2));
+    let gets = setup.add(Rule::count(setup.config_maps().method(Method::GET)));
+    let posts = setup.add(Rule::count(setup.config_maps().method(Method::POST)));
 
     let mut answers = Vec::new();
     for _ in 0..4 {
@@ -540,6 +487,20 @@ struct Setup {
 }
 
 impl Setup {
+    /// Asserts that the connection is reset when ConfigMap `a` is created.
+    async fn loses_connection(&self) -> Result<()> {
+        let params = PostParams::default();
+        let created = self.through.create(&params, &config_map("a")?).await;
+        let error = chain(&created.expect_err("its connection is reset"));
+        assert!(error.contains("Connection reset"), "{error}");
+        Ok(())
+    }
+
+    /// Adds a rule to the proxy.
+    fn add(&self, rule: Rule) -> RuleInForce {
+        self.proxy.add(rule)
+    }
+
     async fn new() -> Result<Self> {
         Self::on(control_plane().await?).await
     }
