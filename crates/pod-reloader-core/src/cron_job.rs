@@ -6,8 +6,7 @@
 mod runs;
 
 use jiff::Timestamp;
-use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
-use jsonptr::PointerBuf;
+use json_patch::Patch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::DynamicResourceScope;
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::metadata::{Metadata, Wanted, resource};
+use crate::operation::{add, test};
 use crate::raw;
 use crate::texts::Texts;
 
@@ -159,21 +159,12 @@ impl CronJob {
             "resourceVersion": job.metadata.resource_version,
             "uid": uid,
         });
-        let list = PointerBuf::from_tokens(["status", "active"]);
-        let mut operations = vec![test(
-            PointerBuf::from_tokens(["metadata", "uid"]),
-            json!(self.metadata.uid),
-        )];
+        let list = ["status", "active"];
+        let mut operations = vec![test(&["metadata", "uid"], json!(self.metadata.uid))];
         match active.is_empty() {
             // An empty list is written as a missing one.
-            true => operations.extend([
-                test(list.clone(), Value::Null),
-                add(list, json!([reference])),
-            ]),
-            false => operations.push(add(
-                PointerBuf::from_tokens(["status", "active", "-"]),
-                reference,
-            )),
+            true => operations.extend([test(&list, Value::Null), add(&list, json!([reference]))]),
+            false => operations.push(add(&["status", "active", "-"], reference)),
         }
         Some(Patch(operations))
     }
@@ -223,14 +214,6 @@ impl CronJob {
         };
         Some(serde_json::to_vec(&job).expect("its keys are texts"))
     }
-}
-
-fn test(path: PointerBuf, value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation { path, value })
-}
-
-fn add(path: PointerBuf, value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation { path, value })
 }
 
 /// A Job that was created.

@@ -18,6 +18,7 @@ pub mod mark;
 mod metadata;
 pub mod name;
 mod name_regex;
+mod operation;
 pub mod raw;
 pub mod ready;
 pub mod reference;

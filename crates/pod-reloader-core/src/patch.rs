@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use json_patch::{Patch, PatchOperation, RemoveOperation};
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use crate::annotations::{self, Place};
 use crate::decision::has_reload_baseline;
 use crate::kind::Template;
+use crate::operation::{self, add};
 use crate::workload::{Restart, Workload};
 
 /// What a restart writes.
@@ -227,10 +228,7 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
     let markers = &workload.markers;
     let mut tests = vec![
         test(&["metadata", "uid"], Some(&workload.uid)),
-        PatchOperation::Test(TestOperation {
-            path: PointerBuf::from_tokens(["metadata", "generation"]),
-            value: json!(workload.generation),
-        }),
+        operation::test(&["metadata", "generation"], json!(workload.generation)),
     ];
     for (parent, is_there, values) in [
         ("annotations", markers.has_annotations, &markers.annotations),
@@ -266,18 +264,7 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
 }
 
 fn test(path: &[&str], value: Option<&str>) -> PatchOperation {
-    let value = value.map_or(Value::Null, |value| json!(value));
-    PatchOperation::Test(TestOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-        value,
-    })
-}
-
-fn add(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Add(AddOperation {
-        path: PointerBuf::from_tokens(path.iter().copied()),
-        value,
-    })
+    operation::test(path, json!(value))
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
-use jsonptr::PointerBuf;
+use json_patch::Patch;
 use kube_core::DynamicResourceScope;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use super::CONFIG_SYNC;
 use crate::conditions::is_ready;
 use crate::metadata::{Metadata, Wanted, resource};
+use crate::operation::{add, test};
 use crate::owner::{self, REVISIONS};
 use crate::workload::WorkloadId;
 
@@ -118,16 +118,6 @@ impl ReloadingPod {
         operations.push(add(&key, json!(time)));
         Patch(operations)
     }
-}
-
-fn test(path: &[&str], value: Value) -> PatchOperation {
-    let path = PointerBuf::from_tokens(path.iter().copied());
-    PatchOperation::Test(TestOperation { path, value })
-}
-
-fn add(path: &[&str], value: Value) -> PatchOperation {
-    let path = PointerBuf::from_tokens(path.iter().copied());
-    PatchOperation::Add(AddOperation { path, value })
 }
 
 resource!(
