@@ -1,4 +1,4 @@
-//! The conditions in the status of an object, read one at a time.
+//! The conditions in the status of an object, read one at a time, and the phase of a pod.
 
 use serde::{Deserialize, Deserializer};
 
@@ -53,4 +53,22 @@ pub(crate) fn any<'de, D: Deserializer<'de>>(
 /// These are not conditions.
 pub(crate) fn is_ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     any(deserializer, |it| it.holds("Ready"))
+}
+
+/// The status of a pod, as far as it tells whether the pod has ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodStatus {
+    #[serde(rename = "phase", deserialize_with = "has_ended")]
+    pub(crate) has_ended: bool,
+}
+
+/// Reads from the phase of a pod whether it has ended.
+///
+/// # Errors
+///
+/// This is not a phase.
+pub(crate) fn has_ended<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let phase = Option::<Text<'de>>::deserialize(deserializer)?;
+    Ok(matches!(phase.as_deref(), Some("Succeeded" | "Failed")))
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 pub use self::deletion::Deletion;
 pub use self::messages::{comes_back, denial, not_stored, warning};
 pub use self::owners::{LiveOwner, OwnedBy, Owners};
-use crate::conditions;
+use crate::conditions::{self, PodStatus};
 use crate::discovery::PodSpec;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::reference::{ConfigKind, Reference};
@@ -107,11 +107,6 @@ pub struct RunningPod {
     status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct PodStatus {
-    phase: Option<Box<str>>,
-}
-
 impl Wanted for RunningPod {}
 
 impl RunningPod {
@@ -137,8 +132,7 @@ impl RunningPod {
 
     /// Returns true unless it has ended, or is being deleted: then it starts nothing any more.
     fn is_to_run(&self) -> bool {
-        let has_ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        !has_ended && self.metadata.deletion_timestamp.is_none()
+        !self.status.has_ended && self.metadata.deletion_timestamp.is_none()
     }
 }
 

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::copies::{CopyMetadata, Origin};
 use crate::annotations::{CONFIG_HASH, OF_TEMPLATES, PINS};
+use crate::conditions::PodStatus;
 use crate::discovery::PodSpec;
 use crate::kind::WorkloadKind;
 use crate::metadata::{Metadata, Wanted, resource};
@@ -181,12 +182,6 @@ pub struct Pod {
     status: PodStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodStatus {
-    phase: Option<Box<str>>,
-}
-
 impl Wanted for Pod {
     const ANNOTATIONS: &'static [&'static str] = &[PINS];
 }
@@ -195,9 +190,8 @@ impl Pod {
     /// Returns true if it uses a ConfigMap itself although its pins name a copy of it: whatever replaces the names
     /// was not there when it was created. A pod that has ended uses nothing.
     pub fn ignores_pins(&self) -> bool {
-        let has_ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let pins = self.pins().unwrap_or_default();
-        !has_ended && !pins.is_empty() && {
+        !self.status.has_ended && !pins.is_empty() && {
             let uses = self.spec.uses();
             let mut config_maps = uses.iter().filter(|it| it.kind == ConfigKind::ConfigMap);
             config_maps.any(|it| pins.get(it.name.as_str()).is_some())

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::CONFIG_SYNC;
-use crate::conditions::is_ready;
+use crate::conditions::{has_ended, is_ready};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::operation::{add, test};
 use crate::owner::{self, REVISIONS};
@@ -37,7 +37,8 @@ struct Spec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    phase: Option<Box<str>>,
+    #[serde(rename = "phase", deserialize_with = "has_ended")]
+    has_ended: bool,
     #[serde(rename = "podIP")]
     pod_ip: Option<Box<str>>,
     #[serde(rename = "conditions", deserialize_with = "is_ready")]
@@ -87,9 +88,8 @@ impl ReloadingPod {
 
     /// Returns true if the pod belongs to a workload whose selector it matches, and has neither ended nor is about to.
     pub(super) fn runs_for(&self, id: &WorkloadId) -> bool {
-        let has_ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let is_going = self.metadata.deletion_timestamp.is_some();
-        !has_ended && !is_going && owner::belongs_to(&self.metadata, id)
+        !self.status.has_ended && !is_going && owner::belongs_to(&self.metadata, id)
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -5,7 +5,7 @@ use kube_core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::conditions::is_ready;
+use crate::conditions::{has_ended, is_ready};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::owner::{self, REVISIONS};
 use crate::raw::{self, Text, read_as};
@@ -71,7 +71,8 @@ struct Fields {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    phase: Option<Box<str>>,
+    #[serde(rename = "phase", deserialize_with = "has_ended")]
+    has_ended: bool,
     #[serde(rename = "conditions", deserialize_with = "is_ready")]
     is_ready: bool,
     #[serde(deserialize_with = "first_start")]
@@ -121,8 +122,7 @@ impl From<Fields> for MountingPod {
         let metadata: Metadata<Self> = read_as(&metadata).unwrap_or_default();
         let starts = [status.init_container_statuses, status.container_statuses];
         Self {
-            has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
-                || metadata.deletion_timestamp.is_some(),
+            has_ended: status.has_ended || metadata.deletion_timestamp.is_some(),
             is_ready: status.is_ready,
             started: starts.into_iter().flatten().min(),
             last_change,
