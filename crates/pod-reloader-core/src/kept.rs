@@ -223,12 +223,8 @@ pub enum Role {
 impl KeptMetadata {
     /// Returns the object. `None` if its name is invalid, which the apiserver never sends.
     pub fn reference(&self) -> Option<Reference> {
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-        let namespace = name(&self.metadata.namespace)?;
-        Some(Reference::config_map(
-            &namespace,
-            &name(&self.metadata.name)?,
-        ))
+        let (namespace, name) = self.metadata.place()?;
+        Some(Reference::config_map(&namespace, &name))
     }
 
     /// Returns it if it is ours. `None` if somebody else has written it, or put the label on it: then it is theirs.
@@ -244,7 +240,7 @@ impl KeptMetadata {
         Some(Kept {
             uid: uid.filter(|it| it.len() <= MAX_UID)?.into(),
             resource_version: version.filter(|it| it.len() <= MAX_VERSION)?.into(),
-            created: metadata.creation_timestamp.as_ref().map(|it| it.0),
+            created: metadata.created(),
             role: self.role(keys)?,
         })
     }

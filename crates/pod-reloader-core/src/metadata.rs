@@ -5,12 +5,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::FIELD_MANAGER;
+use crate::name::Name;
 use crate::raw::{self, Text};
 use crate::texts::Texts;
 
@@ -126,6 +128,17 @@ impl Read {
     /// Returns the owners.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> {
         self.owners.first.iter()
+    }
+
+    /// Returns the namespace and the name. `None` if one of them is missing or not valid.
+    pub(crate) fn place(&self) -> Option<(Name, Name)> {
+        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+        Some((name(&self.namespace)?, name(&self.name)?))
+    }
+
+    /// Returns the time of the creation.
+    pub(crate) fn created(&self) -> Option<Timestamp> {
+        self.creation_timestamp.as_ref().map(|it| it.0)
     }
 
     /// Returns the owner that controls the object.

@@ -96,11 +96,11 @@ impl Wanted for ConfigMetadata {}
 impl ConfigMetadata {
     /// Returns the reference to the object. `None` if a name is invalid, which the apiserver never sends.
     pub fn reference(&self, kind: ConfigKind) -> Option<Reference> {
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+        let (namespace, name) = self.metadata.place()?;
         Some(Reference {
             kind,
-            namespace: name(&self.metadata.namespace)?,
-            name: name(&self.metadata.name)?,
+            namespace,
+            name,
         })
     }
 

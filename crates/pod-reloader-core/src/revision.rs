@@ -214,7 +214,7 @@ impl NamesCopies for ReplicaSet {
         let annotation = |key: &&str| self.metadata.annotation(key);
         let number = NUMBERS.iter().find_map(annotation);
         let number = number.and_then(|number| number.parse().ok());
-        let created = self.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        let created = self.metadata.created();
         let number = number.unwrap_or_default();
         let template = self.spec.template.as_deref();
         Some(Revision::new(created, self.owner()?, number, template))
@@ -231,7 +231,7 @@ impl NamesCopies for ControllerRevision {
     }
 
     fn revision(&self) -> Option<Revision> {
-        let created = self.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        let created = self.metadata.created();
         let template = self.template();
         Some(Revision::new(
             created,

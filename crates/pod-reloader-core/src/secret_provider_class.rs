@@ -96,7 +96,7 @@ impl PodStatus {
 
     /// Returns the time of the creation.
     pub(crate) fn created(&self) -> Option<Timestamp> {
-        self.metadata.creation_timestamp.as_ref().map(|it| it.0)
+        self.metadata.created()
     }
 }
 

@@ -4,7 +4,6 @@ use serde::Deserialize;
 
 use super::{PROTECT, Protection};
 use crate::metadata::{Metadata, Wanted};
-use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::review::{InvalidReview, Request};
 
@@ -44,9 +43,7 @@ impl Deletion {
         let deleted: Deleted = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
         let metadata = deleted.metadata;
         let protection = metadata.label(PROTECT).and_then(Protection::parse);
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-        let object = name(&metadata.namespace).zip(name(&metadata.name));
-        let object = object.filter(|_| protection == Some(how));
+        let object = metadata.place().filter(|_| protection == Some(how));
         Ok(object.map(|(namespace, name)| Self {
             object: Reference {
                 kind,

@@ -82,8 +82,7 @@ impl ReloadingPod {
 
     /// Returns the time of creation, in seconds since 1970.
     pub(super) fn created(&self) -> Option<i64> {
-        let created = self.metadata.creation_timestamp.as_ref()?;
-        Some(created.0.as_second())
+        Some(self.metadata.created()?.as_second())
     }
 
     /// Returns true if the pod belongs to a workload whose selector it matches, and has neither ended nor is about to.

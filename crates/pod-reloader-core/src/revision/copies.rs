@@ -38,8 +38,7 @@ pub enum Origin {
 impl CopyMetadata {
     /// Returns the namespace and the name. `None` if one is invalid, which the apiserver never sends.
     pub fn place(&self) -> Option<(Name, Name)> {
-        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
-        Some((name(&self.metadata.namespace)?, name(&self.metadata.name)?))
+        self.metadata.place()
     }
 
     /// Returns the name of the ConfigMap that it was made of, if it is one of our copies: somebody may have put the
@@ -78,7 +77,7 @@ impl CopyMetadata {
 
     /// Returns when it was made, if that is known.
     pub fn created(&self) -> Option<Timestamp> {
-        self.metadata.creation_timestamp.as_ref().map(|it| it.0)
+        self.metadata.created()
     }
 }
 

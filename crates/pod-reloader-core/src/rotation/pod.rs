@@ -39,7 +39,7 @@ impl MountingPod {
 
     /// Returns the time of the creation.
     pub(super) fn created(&self) -> Option<Timestamp> {
-        self.metadata.creation_timestamp.as_ref().map(|it| it.0)
+        self.metadata.created()
     }
 
     /// Returns what tells the revision of the workload that the pod was made of from others: its name, or else the UID of
