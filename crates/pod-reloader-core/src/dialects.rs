@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 pub(crate) use self::finding::Finding;
 pub(crate) use self::grammar::ReadKey;
-use self::grammar::{POD_RELOADER, Where};
+use self::grammar::POD_RELOADER;
 use self::reader::Reader;
 use crate::annotations::{self as keys, PREFIX, Place};
 use crate::dialect::Dialect;
@@ -163,7 +163,7 @@ impl Dialects {
     pub(crate) fn label_keys(&self) -> impl Iterator<Item = &'static str> {
         let gates = self.dialects().filter_map(|dialect| dialect.grammar().gate);
         gates
-            .filter(|(place, _)| matches!(place, Where::Label))
+            .filter(|(place, _)| *place == Place::Label)
             .map(|(_, key)| key)
     }
 
@@ -211,10 +211,10 @@ impl Dialects {
             return stakater::wishes(kind, subject, takes_all);
         }
         let grammar = dialect.grammar();
-        let says_true = |(place, key): (Where, &str)| {
+        let says_true = |(place, key): (Place, &str)| {
             let map = match place {
-                Where::Annotation => subject.annotations,
-                Where::Label => subject.labels,
+                Place::Label => subject.labels,
+                _ => subject.annotations,
             };
             map.get(key).is_some_and(|value| value == "true")
         };

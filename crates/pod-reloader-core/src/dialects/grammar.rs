@@ -10,7 +10,7 @@ use crate::reference::ConfigKind;
 /// The annotations of a dialect, and the objects that it finds in a pod spec.
 pub(super) struct Grammar {
     /// A switch that must be `"true"`, or nothing else is read. If it is, the pod spec is read too.
-    pub(super) gate: Option<(Where, &'static str)>,
+    pub(super) gate: Option<(Place, &'static str)>,
     /// Annotations that list names.
     pub(super) lists: &'static [(ConfigKind, &'static str)],
     /// Annotations that list names to leave out.
@@ -46,13 +46,6 @@ impl Kinds {
             Self::AllBut(others) => !others.contains(&kind),
         }
     }
-}
-
-/// The position of a gate.
-#[derive(Clone, Copy)]
-pub(super) enum Where {
-    Annotation,
-    Label,
 }
 
 /// An annotation or label that a dialect reads from a workload.
@@ -119,7 +112,7 @@ const STAKATER: Grammar = Grammar {
 };
 
 const WAVE: Grammar = Grammar {
-    gate: Some((Where::Annotation, "wave.pusher.com/update-on-config-change")),
+    gate: Some((Place::Annotation, "wave.pusher.com/update-on-config-change")),
     lists: &[
         (ConfigMap, "wave.pusher.com/extra-configmaps"),
         (Secret, "wave.pusher.com/extra-secrets"),
@@ -130,7 +123,7 @@ const WAVE: Grammar = Grammar {
 };
 
 const STACKABLE: Grammar = Grammar {
-    gate: Some((Where::Label, "restarter.stackable.tech/enabled")),
+    gate: Some((Place::Label, "restarter.stackable.tech/enabled")),
     exclude_prefixes: &[
         (ConfigMap, "restarter.stackable.tech/ignore-configmap."),
         (Secret, "restarter.stackable.tech/ignore-secret."),
@@ -154,7 +147,7 @@ const FABRIC8: Grammar = Grammar {
 };
 
 const INFISICAL: Grammar = Grammar {
-    gate: Some((Where::Annotation, "secrets.infisical.com/auto-reload")),
+    gate: Some((Place::Annotation, "secrets.infisical.com/auto-reload")),
     sees: WAVE.sees,
     finds: &[Secret],
     applies_to: Kinds::AllBut(&WorkloadKind::BUILT_IN),
@@ -162,7 +155,7 @@ const INFISICAL: Grammar = Grammar {
 };
 
 const ONE_PASSWORD: Grammar = Grammar {
-    gate: Some((Where::Annotation, "operator.1password.io/auto-restart")),
+    gate: Some((Place::Annotation, "operator.1password.io/auto-restart")),
     applies_to: Kinds::AllBut(&[WorkloadKind::DEPLOYMENT]),
     ..INFISICAL
 };
@@ -185,8 +178,8 @@ impl Dialect {
             places: ON_WORKLOAD,
         });
         let gate = grammar.gate.map(|(place, key)| match place {
-            Where::Annotation => whole(key, ON_WORKLOAD),
-            Where::Label => whole(key, &[Place::Label]),
+            Place::Label => whole(key, &[Place::Label]),
+            _ => whole(key, ON_WORKLOAD),
         });
         let others = grammar.others.iter().copied();
         let others = others.map(move |key| match self {
