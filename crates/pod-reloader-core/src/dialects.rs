@@ -102,7 +102,7 @@ impl Dialects {
         let mut opt_in = OptIn::None;
         for dialect in self.dialects() {
             let grammar = dialect.grammar();
-            if !grammar.applies_to.include(subject.kind) {
+            if !(grammar.applies_to)(subject.kind) {
                 continue;
             }
             let mut asks = false;
@@ -141,7 +141,7 @@ impl Dialects {
     /// places.
     pub(crate) fn keys_of_others(&self, kind: WorkloadKind) -> impl Iterator<Item = ReadKey> {
         let dialects = self.dialects();
-        let applying = dialects.filter(move |it| it.grammar().applies_to.include(kind));
+        let applying = dialects.filter(move |it| (it.grammar().applies_to)(kind));
         let of_classes = self.class_keys().map(|key| ReadKey {
             key,
             is_prefix: false,

@@ -22,7 +22,7 @@ impl Dialects {
     /// Returns what a workload asks for without naming it.
     pub(crate) fn finding(&self, subject: &Subject<'_>) -> Finding {
         let applying = self.dialects();
-        let applying = applying.filter(|it| it.grammar().applies_to.include(subject.kind));
+        let applying = applying.filter(|it| (it.grammar().applies_to)(subject.kind));
         let applying: Vec<Dialect> = applying.collect();
         let finds = |dialect: Dialect, kind: ConfigKind| {
             let wishes = self.wishes(dialect, kind, subject);

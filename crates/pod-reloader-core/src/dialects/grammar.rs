@@ -26,26 +26,7 @@ pub(super) struct Grammar {
     /// The kinds of object that the dialect finds in a pod spec.
     pub(super) finds: &'static [ConfigKind],
     /// The kinds of workload that the dialect applies to.
-    pub(super) applies_to: Kinds,
-}
-
-/// Kinds of workload.
-#[derive(Clone, Copy)]
-pub(super) enum Kinds {
-    All,
-    Only(WorkloadKind),
-    /// All but those that another controller restarts: it would restart them a second time.
-    AllBut(&'static [WorkloadKind]),
-}
-
-impl Kinds {
-    pub(super) fn include(self, kind: WorkloadKind) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(only) => kind == only,
-            Self::AllBut(others) => !others.contains(&kind),
-        }
-    }
+    pub(super) applies_to: fn(WorkloadKind) -> bool,
 }
 
 /// An annotation or label that a dialect reads from a workload.
@@ -79,7 +60,7 @@ const NOTHING: Grammar = Grammar {
     sees: &[],
     takes_keys: false,
     finds: &ConfigKind::ALL,
-    applies_to: Kinds::All,
+    applies_to: |_| true,
 };
 
 pub(super) const POD_RELOADER: Grammar = Grammar {
@@ -129,7 +110,7 @@ const STACKABLE: Grammar = Grammar {
         (Secret, "restarter.stackable.tech/ignore-secret."),
     ],
     sees: WAVE.sees,
-    applies_to: Kinds::Only(WorkloadKind::STATEFUL_SET),
+    applies_to: |kind| kind == WorkloadKind::STATEFUL_SET,
     ..NOTHING
 };
 
@@ -150,13 +131,15 @@ const INFISICAL: Grammar = Grammar {
     gate: Some((Place::Annotation, "secrets.infisical.com/auto-reload")),
     sees: WAVE.sees,
     finds: &[Secret],
-    applies_to: Kinds::AllBut(&WorkloadKind::BUILT_IN),
+    // The other controller restarts these: they would be restarted a second time.
+    applies_to: |kind| !kind.is_built_in(),
     ..NOTHING
 };
 
 const ONE_PASSWORD: Grammar = Grammar {
     gate: Some((Place::Annotation, "operator.1password.io/auto-restart")),
-    applies_to: Kinds::AllBut(&[WorkloadKind::DEPLOYMENT]),
+    // As above.
+    applies_to: |kind| kind != WorkloadKind::DEPLOYMENT,
     ..INFISICAL
 };
 
