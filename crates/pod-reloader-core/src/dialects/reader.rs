@@ -277,20 +277,17 @@ impl<'a> Reader<'a> {
                     reason,
                 }),
                 // One pattern over the limit is enough to report it.
-                _ if patterns > MAX_PATTERNS => patterns += 1,
-                _ => match Pattern::new(kind, dialect, item, except.clone(), &mut self.work) {
-                    Some(pattern) => {
-                        patterns += 1;
-                        self.patterns.push(pattern);
-                    }
-                    None => {
-                        patterns += 1;
-                        self.reject(|| Rejected::Pattern {
+                _ if patterns > MAX_PATTERNS => {}
+                _ => {
+                    patterns += 1;
+                    match Pattern::new(kind, dialect, item, except.clone(), &mut self.work) {
+                        Some(pattern) => self.patterns.push(pattern),
+                        None => self.reject(|| Rejected::Pattern {
                             kind,
                             item: quoted(item),
-                        });
+                        }),
                     }
-                },
+                }
             }
         }
     }
