@@ -209,29 +209,23 @@ pub struct Templated {
     spec: TemplatedSpec,
     /// The part of a workload that a ControllerRevision keeps.
     #[serde(default)]
-    data: RevisionData,
+    data: InSpec,
     #[serde(default)]
     status: TemplatedStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct RevisionData {
-    spec: JobSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TemplatedSpec {
     template: Option<Template>,
-    job_template: Option<JobTemplate>,
+    job_template: Option<InSpec>,
     replicas: Option<u32>,
     suspend: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct JobTemplate {
+struct InSpec {
     spec: JobSpec,
 }
 
@@ -299,7 +293,7 @@ impl Templated {
         let kept = self.data.spec.template.iter();
         let templates = self.spec.template.iter().chain(job).chain(kept);
         templates
-            .filter(|_| !self.has_ended())
+            .filter(|_| !self.status.has_ended)
             .map(|template| &template.spec)
     }
 
@@ -311,10 +305,6 @@ impl Templated {
         let has_no_nodes = status.desired_number_scheduled == Some(0) && is_observed;
         let makes_pods = spec.template.is_some() && spec.replicas != Some(0) && !has_no_nodes;
         makes_pods && spec.suspend != Some(true) && self.metadata.deletion_timestamp.is_none()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.status.has_ended
     }
 }
 
