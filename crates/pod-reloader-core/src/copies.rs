@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::Keyring;
@@ -94,24 +92,12 @@ fn manifest(
     source: &[u8],
     keys: &Keyring,
 ) -> Result<Vec<u8>, NotTheContent> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Content<'a> {
-        #[serde(borrow, default)]
-        data: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        binary_data: Option<&'a RawValue>,
-    }
-    let content: Content<'_> = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
+    let data: Data<'_> = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
     let metadata = json!({
         "name": copy.name.as_str(),
         "labels": {COPY: label},
         "annotations": {COPY_OF: copy_of.as_str(), SEAL: keys.seal(&claim(copy, copy_of))},
     });
-    let data = Data {
-        data: content.data,
-        binary_data: content.binary_data,
-    };
     Ok(config_map(metadata, true, data))
 }
 

@@ -1,18 +1,18 @@
 //! The manifest of a ConfigMap of ours that has the content of another one.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::reference::ConfigKind;
 
 /// The data of a ConfigMap, as the apiserver sends it.
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Data<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(crate) binary_data: Option<&'a RawValue>,
 }
 
