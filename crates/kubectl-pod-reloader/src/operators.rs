@@ -176,7 +176,7 @@ impl Operators {
 
     /// Returns the kinds of workload that some operator manages.
     pub(crate) fn kinds(&self) -> Vec<WorkloadKind> {
-        let custom = self.scopes().flat_map(|scope| scope.custom_kinds());
+        let custom = self.scopes().flat_map(|scope| &scope.custom_kinds);
         let mut kinds = WorkloadKind::BUILT_IN.to_vec();
         for kind in custom {
             if !kinds.contains(kind) {
@@ -202,7 +202,7 @@ impl Operators {
             .chain(self.all.is_empty().then_some((None, &self.default)))
             .filter_map(|(operator, scope)| {
                 let inherited = namespace.map(|it| &it.inherited);
-                let inherited = inherited.filter(|_| scope.inherits());
+                let inherited = inherited.filter(|_| scope.inherits);
                 let workload = read_in(scope, kind, object, inherited)?;
                 let obstacle = obstacle(scope, &workload, labels);
                 let (obstacle, doubt) = if self.are_none() {

@@ -27,10 +27,11 @@ pub struct Scope {
     labels: Labels,
     reading: Reading,
     /// The kinds of workload apart from the built-in ones.
-    custom: Vec<WorkloadKind>,
-    releases: Places,
+    pub custom_kinds: Vec<WorkloadKind>,
+    /// The places of the releases that restarts wait for.
+    pub releases: Places,
     /// True if workloads have annotations of their Namespace, too.
-    inherits: bool,
+    pub inherits: bool,
 }
 
 /// The labels that are required. The default requires none.
@@ -53,7 +54,7 @@ impl Scope {
             excluded: BTreeSet::from([own]),
             labels: Labels::default(),
             reading: Reading::default(),
-            custom: Vec::new(),
+            custom_kinds: Vec::new(),
             releases: Places::new(),
             inherits: false,
         }
@@ -61,8 +62,11 @@ impl Scope {
 
     /// Adds these kinds of workload.
     #[must_use]
-    pub fn and_kinds(self, custom: Vec<WorkloadKind>) -> Self {
-        Self { custom, ..self }
+    pub fn and_kinds(self, custom_kinds: Vec<WorkloadKind>) -> Self {
+        Self {
+            custom_kinds,
+            ..self
+        }
     }
 
     /// Leaves out these namespaces.
@@ -142,19 +146,9 @@ impl Scope {
         Self { inherits, ..self }
     }
 
-    /// Returns true if workloads have annotations of their Namespace, too.
-    pub fn inherits(&self) -> bool {
-        self.inherits
-    }
-
     /// Returns true if the operator has to know the labels or annotations of Namespaces.
     pub fn reads_namespaces(&self) -> bool {
         self.inherits || self.labels.namespace.is_some()
-    }
-
-    /// Returns the places of the releases that restarts wait for.
-    pub fn releases(&self) -> &Places {
-        &self.releases
     }
 
     /// Returns the tools whose releases restarts wait for.
@@ -231,12 +225,8 @@ impl Scope {
     /// Returns the kind with this API group and name, if it is managed.
     pub fn kind(&self, group: &str, kind: &str) -> Option<WorkloadKind> {
         let built_in = WorkloadKind::from_group_kind(group, kind);
-        built_in.or_else(|| self.custom.iter().copied().find(|own| own.is(group, kind)))
-    }
-
-    /// Returns the kinds apart from the built-in ones.
-    pub fn custom_kinds(&self) -> &[WorkloadKind] {
-        &self.custom
+        let mut custom = self.custom_kinds.iter().copied();
+        built_in.or_else(|| custom.find(|own| own.is(group, kind)))
     }
 
     /// Returns true if `workload`, which this scope has read, is managed: its namespace is in scope, it

@@ -124,7 +124,7 @@ impl Parts {
         {
             return Err(RunError::NothingToManage);
         }
-        metrics.add_kinds(scope.custom_kinds());
+        metrics.add_kinds(&scope.custom_kinds);
         metrics.mode(args.reconcile);
         let lease = clients.lease.clone();
         let keys = Keys::new(lease, &namespace, &args.hash_keys_secret);

@@ -99,7 +99,7 @@ impl Reconciler {
             metrics.config_reads.by(Reader::Reconcile),
         );
         let digests = Arc::new(Digests::new(source, parts.workloads.clone()));
-        let kinds = ServedKinds::new(client, budget, scope.custom_kinds());
+        let kinds = ServedKinds::new(client, budget, &scope.custom_kinds);
         let kinds = Arc::new(kinds);
         let intake = Arc::new(Intake::new(&parts, &scope, &digests, &stages, &slots));
         let writes = Arc::new(WorkloadWrites::new(&parts, &intake, &kinds));
@@ -216,7 +216,7 @@ impl Reconciler {
     /// Takes in that a namespace matches the selector. Returns true if its workloads have to be listed: they
     /// are unknown, or have been read with other annotations of the namespace.
     pub(crate) fn namespace_selected(&self, namespace: &Name, inherited: Inherited) -> bool {
-        let inherited = match self.intake.scope.inherits() {
+        let inherited = match self.intake.scope.inherits {
             true => inherited,
             false => Inherited::default(),
         };

@@ -43,10 +43,10 @@ pub(crate) fn spawn(
     let ages = &reconciler.metrics.watches;
     let mut watches = JoinSet::new();
     let namespaces = scope.watched();
-    if !scope.custom_kinds().is_empty() {
+    if !scope.custom_kinds.is_empty() {
         watches.spawn(watch_kinds(
             client.clone(),
-            scope.custom_kinds().to_vec(),
+            scope.custom_kinds.clone(),
             namespaces.clone(),
             reconciler.clone(),
             budget.clone(),
@@ -87,7 +87,7 @@ pub(crate) fn spawn(
         }
     }
     let releases = (&reconciler.restraints.releases, ages);
-    releases::watch::spawn(&mut watches, client, scope.releases(), releases, budget);
+    releases::watch::spawn(&mut watches, client, &scope.releases, releases, budget);
     if let Some(namespaces) = reconciler.namespaces() {
         spawn_namespaces(&mut watches, client, scope, reconciler, namespaces, budget);
     }

@@ -45,7 +45,7 @@ pub(crate) struct ReleaseWait {
 impl ReleaseWait {
     pub(crate) fn new(parts: &Arc<Parts>, scope: &Scope) -> Self {
         let settings = &parts.settings;
-        let (places, share) = (scope.releases(), settings.namespace_memory / PART_OF_MEMORY);
+        let (places, share) = (&scope.releases, settings.namespace_memory / PART_OF_MEMORY);
         Self {
             patience: settings.release_wait,
             releases: Mutex::new(Releases::new(places, share)),
