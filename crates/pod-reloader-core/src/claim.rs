@@ -55,10 +55,11 @@ pub struct Pattern {
     pub kind: ConfigKind,
     /// The dialect of the annotation.
     pub(crate) dialect: Dialect,
-    text: Box<str>,
+    /// The regular expression as its author wrote it.
+    pub(crate) text: Box<str>,
     regex: Arc<NameRegex>,
     /// Names that match but are not tracked.
-    except: Arc<BTreeSet<Box<str>>>,
+    pub(crate) except: Arc<BTreeSet<Box<str>>>,
 }
 
 impl Pattern {
@@ -83,16 +84,6 @@ impl Pattern {
     /// Returns true if this pattern tracks the object, whose name it matches.
     pub(crate) fn tracks(&self, object: &Presence) -> bool {
         matches!(object, Presence::Present(object) if !object.marks.meet(self.dialect.denying_marks()))
-    }
-
-    /// Returns the names that match but are not tracked.
-    pub(crate) fn except(&self) -> &BTreeSet<Box<str>> {
-        &self.except
-    }
-
-    /// Returns the regular expression as its author wrote it.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
     }
 
     /// Returns the memory used, in bytes, without the exceptions.

@@ -58,10 +58,10 @@ pub fn migrate(kind: WorkloadKind, object: &Value) -> Result<Option<Migration>, 
     let before = source
         .read(of_all(), &Ours::new())
         .ok_or(Untranslatable::Unreadable)?;
-    if let Some(pattern) = before.references.patterns().first() {
+    if let Some(pattern) = before.references.patterns.first() {
         return Err(Untranslatable::Pattern {
             kind: pattern.kind,
-            item: quoted(pattern.text()),
+            item: quoted(&pattern.text),
         });
     }
     let theirs = Tracked::of(&before);

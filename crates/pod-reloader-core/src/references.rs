@@ -32,9 +32,9 @@ pub(crate) const MAX_EXCLUDED: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
     /// The claims, sorted by object, on at most [`MAX_REFERENCES`] objects.
-    claims: Box<[Claim]>,
+    pub(crate) claims: Box<[Claim]>,
     /// The regular expressions, at most [`MAX_PATTERNS`].
-    patterns: Box<[Pattern]>,
+    pub(crate) patterns: Box<[Pattern]>,
     /// The items that were left out, with reasons.
     pub rejected: Box<[Rejected]>,
 }
@@ -177,16 +177,6 @@ impl References {
                 claim.reference = reference.clone();
             }
         }
-    }
-
-    /// Returns every claim, sorted by object.
-    pub(crate) fn claims(&self) -> &[Claim] {
-        &self.claims
-    }
-
-    /// Returns every regular expression.
-    pub(crate) fn patterns(&self) -> &[Pattern] {
-        &self.patterns
     }
 
     /// Returns the number of regular expressions, at most [`MAX_PATTERNS`].

@@ -103,7 +103,7 @@ fn of_ours(value: Option<&str>) -> usize {
 
 fn of_references(references: &References) -> usize {
     let objects = references.named().count() * OBJECT;
-    let claims = references.claims().iter().map(|claim| {
+    let claims = references.claims.iter().map(|claim| {
         let keys = match &claim.extent {
             Extent::All => 0,
             Extent::Named(keys) => of_names(keys),
@@ -113,9 +113,9 @@ fn of_references(references: &References) -> usize {
         size_of::<Claim>() + 2 * text(claim.reference.name.as_str()) + 2 * keys
     });
     let mut excepted = None;
-    let patterns = references.patterns().iter().map(|pattern| {
+    let patterns = references.patterns.iter().map(|pattern| {
         // The patterns of one list share their exceptions.
-        let except = pattern.except();
+        let except = &*pattern.except;
         let is_shared = excepted
             .replace(except)
             .is_some_and(|it| std::ptr::eq(it, except));

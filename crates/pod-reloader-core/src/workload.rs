@@ -238,13 +238,13 @@ impl Workload {
         let is_absent = |it: &&Reference| objects.get(*it) == Some(&Presence::Absent);
         let absent = self.listed_only().filter(is_absent);
         let absent = absent.cloned().map(Advice::Absent);
-        let patterns = self.references.patterns().iter();
+        let patterns = self.references.patterns.iter();
         let without_match = patterns.filter(|pattern| {
             let is_match = |it: &Reference| it.kind == pattern.kind && pattern.matches(&it.name);
             let there = there.clone();
             there.is_some_and(|mut there| !there.any(is_match))
         });
-        let without_match = without_match.map(|it| Advice::NoMatch(it.kind, quoted(it.text())));
+        let without_match = without_match.map(|it| Advice::NoMatch(it.kind, quoted(&it.text)));
         let none_marked = self
             .finds_none_marked(objects)
             .then_some(Advice::NoneMarked);
@@ -262,7 +262,7 @@ impl Workload {
     }
 
     fn searches(&self) -> impl Iterator<Item = &Claim> {
-        let claims = self.references.claims().iter();
+        let claims = self.references.claims.iter();
         claims.filter(|claim| claim.needs.meet(Marks::STAKATER_MATCH))
     }
 

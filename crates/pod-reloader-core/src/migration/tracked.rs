@@ -48,7 +48,7 @@ impl Tracked {
 
 fn asked(workload: &Workload) -> Asked {
     let mut asked = Asked::new();
-    for claim in workload.references.claims() {
+    for claim in &workload.references.claims {
         let place = ((*claim.reference).clone(), claim.needs);
         let extent = match asked.remove(&place) {
             Some(known) => known.or(&claim.extent),
