@@ -214,7 +214,7 @@ impl Assessment {
 
 /// Returns the id of the key of a config hash.
 fn key_id(hash: &str) -> Option<String> {
-    ConfigHash::parse(hash).map(|hash| hash.key_id().to_string())
+    ConfigHash::parse(hash).map(|hash| hash.key_id.to_string())
 }
 
 /// Returns the time that the objects of a workload must stay unchanged before it is restarted, in seconds.

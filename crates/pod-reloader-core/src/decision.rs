@@ -339,7 +339,7 @@ pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let hashes = value.into_iter().chain(baseline);
     hashes
         .filter_map(ConfigHash::parse)
-        .map(|hash| hash.key_id())
+        .map(|hash| hash.key_id)
         .collect()
 }
 

@@ -26,7 +26,8 @@ pub const KEY_LENGTH: usize = 32;
 /// the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHash {
-    key_id: KeyId,
+    /// The id of the key that made the hash.
+    pub key_id: KeyId,
     mac: [u8; 32],
     rotation: Option<[u8; ROTATION_LENGTH]>,
 }
@@ -51,11 +52,6 @@ impl ConfigHash {
         }
         // Only the exact form that we write is accepted, so not hex in upper case.
         (hash.to_string() == value).then_some(hash)
-    }
-
-    /// Returns the id of the key that made the hash.
-    pub fn key_id(&self) -> KeyId {
-        self.key_id
     }
 
     /// Returns the hash with the mark of the last rotation that `value`, an earlier hash of the workload, carries.

@@ -112,11 +112,6 @@ impl Front {
         front
     }
 
-    /// Returns true if one of them has passed.
-    pub fn has_passed(&self) -> bool {
-        self.has_passed
-    }
-
     /// Returns the workload that `own` waits for, and why. It makes no difference whether `own` is one of them.
     /// It is due, or is tried before all of its pods have the content. Then it waits for nobody but those that have
     /// failed: others wait for it.

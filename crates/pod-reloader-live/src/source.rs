@@ -205,7 +205,7 @@ impl Source {
     ///
     /// They cannot be read, or there are too many of them.
     pub async fn show_revisions(&self, unsettled: &mut Unsettled) -> Result<(), CallError> {
-        match unsettled.kept_in() {
+        match unsettled.kept {
             KeptIn::ReplicaSets => self.show_those::<PastReplicaSet>(unsettled).await,
             KeptIn::ControllerRevisions => self.show_those::<ControllerRevision>(unsettled).await,
         }

@@ -148,7 +148,7 @@ impl Webhook {
             step => step,
         };
         let answer = match step {
-            Step::Read(pending) if pending.is_status_query() => {
+            Step::Read(pending) if pending.is_status_query => {
                 webhook.answer_status_query(*pending, keys, deadline).await
             }
             Step::Read(pending) => webhook.read(&pending, keys, deadline).await,

@@ -111,7 +111,7 @@ pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
         .count();
     let mut keys: BTreeMap<String, i64> = BTreeMap::new();
     for hash in managed.iter().filter_map(|managed| managed.hash()) {
-        *keys.entry(hash.key_id().to_string()).or_default() += 1;
+        *keys.entry(hash.key_id.to_string()).or_default() += 1;
     }
     let mut text = format!("{} managed, {ours} with a hash", managed.len());
     if with > ours {

@@ -28,7 +28,7 @@ pub struct Pending {
     /// since then.
     pub(super) claims_hash: bool,
     /// True if the request is a status query.
-    pub(super) is_status_query: bool,
+    pub is_status_query: bool,
     /// True if the request changes nothing in the pod templates but our annotations.
     pub(super) has_same_template: bool,
     /// True if pins stand in the manifest that was applied. Nobody means to undo anything by that.
@@ -58,11 +58,6 @@ impl Pending {
             filling: Vec::new(),
             notice: None,
         }
-    }
-
-    /// Returns true if the request is a status query.
-    pub fn is_status_query(&self) -> bool {
-        self.is_status_query
     }
 
     /// Returns true if nothing may be written for this request.

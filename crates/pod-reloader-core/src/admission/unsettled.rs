@@ -25,8 +25,8 @@ pub struct Unsettled {
     pub(super) asked: Workload,
     /// The unparsed object of the request: parsed, it takes more than twice as much.
     pub(super) object: Box<RawValue>,
-    /// Where its revisions are.
-    pub(super) kept: KeptIn,
+    /// The kind of object that keeps its revisions.
+    pub kept: KeptIn,
     /// The selector of its pods, which its revisions match as well.
     pub(super) selector: String,
     /// The pod template of the request. `None` if revisions are not compared with it.
@@ -72,11 +72,6 @@ pub enum Revisions {
 }
 
 impl Unsettled {
-    /// Returns where its revisions are kept.
-    pub fn kept_in(&self) -> KeptIn {
-        self.kept
-    }
-
     /// Returns its namespace.
     pub fn namespace(&self) -> &Name {
         &self.asked.id.namespace

@@ -133,7 +133,8 @@ pub struct Target {
     version_end: u32,
     owners_end: u32,
     mark_end: u32,
-    is_terminating: bool,
+    /// True if it is being deleted.
+    pub is_terminating: bool,
 }
 
 /// What the marks of an object say.
@@ -204,11 +205,6 @@ impl Target {
     pub fn seal(&self) -> Option<&str> {
         let seal = &self.text[self.mark_end as usize..];
         (!seal.is_empty()).then_some(seal)
-    }
-
-    /// Returns true if it is being deleted.
-    pub fn is_terminating(&self) -> bool {
-        self.is_terminating
     }
 }
 

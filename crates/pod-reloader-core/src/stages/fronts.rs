@@ -55,7 +55,7 @@ impl Fronts {
     pub(super) fn are_reliable(&self, object: &Changed, own: &Peer<'_>, now: Instant) -> bool {
         let computed = self.computed.get(&object.object);
         computed.is_some_and(|it| {
-            it.is_for(object, now) && (it.front.has_passed() || it.front.blocker(own).is_some())
+            it.is_for(object, now) && (it.front.has_passed || it.front.blocker(own).is_some())
         })
     }
 

@@ -86,7 +86,7 @@ impl State {
         !targets.iter().any(|(namespace, target)| {
             let labels = namespaces.get(namespace);
             labels.is_some_and(|labels| !labels.is_terminating)
-                && !target.is_terminating()
+                && !target.is_terminating
                 && !sync.spares(namespace, &self.own)
                 && sync.whose(namespace, target, &seals) == Whose::OursUnsealed
         })
