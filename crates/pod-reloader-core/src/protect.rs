@@ -12,10 +12,11 @@ use serde::{Deserialize, Deserializer};
 pub use self::deletion::Deletion;
 pub use self::messages::{comes_back, denial, not_stored, warning};
 pub use self::owners::{LiveOwner, OwnedBy, Owners};
-use crate::conditions::{self, PodStatus};
+use crate::conditions;
 use crate::discovery::PodSpec;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::reference::{ConfigKind, Reference};
+use crate::revision::Pod;
 
 /// The label that protects an object.
 pub const PROTECT: &str = "pod-reloader.cs.sap.com/protect";
@@ -97,19 +98,7 @@ impl ProtectedMetadata {
     }
 }
 
-/// A pod, as far as it uses ConfigMaps and Secrets.
-#[derive(Debug, Deserialize)]
-pub struct RunningPod {
-    metadata: Metadata<Self>,
-    #[serde(default)]
-    spec: PodSpec,
-    #[serde(default)]
-    status: PodStatus,
-}
-
-impl Wanted for RunningPod {}
-
-impl RunningPod {
+impl Pod {
     /// Returns the name of the pod.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
@@ -135,11 +124,6 @@ impl RunningPod {
         !self.status.has_ended && self.metadata.deletion_timestamp.is_none()
     }
 }
-
-resource!(
-    RunningPod, DynamicResourceScope, of_metadata: false,
-    group: "", version: "v1", kind: "Pod", plural: "pods"
-);
 
 /// The kinds of object whose pod templates are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -335,7 +319,7 @@ mod tests {
         }
     }
 
-    fn pod(spec: Value, phase: &str) -> RunningPod {
+    fn pod(spec: Value, phase: &str) -> Pod {
         let metadata = json!({"name": "web-1", "namespace": "shop"});
         serde_json::from_value(
             json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}}),
@@ -603,7 +587,7 @@ mod tests {
 
     /// Returns true if a pod with these owners goes, given everything that there is of each kind.
     fn goes(pod: Value, cluster: &[(TemplateKind, Templated)]) -> bool {
-        let pod: RunningPod = serde_json::from_value(json!({"metadata": pod})).unwrap();
+        let pod: Pod = serde_json::from_value(json!({"metadata": pod})).unwrap();
         let pod = pod.owned_by();
         let mut owners = Owners::default();
         let mut looked_for = owners.to_look_for([&pod]);

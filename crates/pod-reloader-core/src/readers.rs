@@ -46,7 +46,6 @@ foreign! {
     crate::object::CustomObject: POD_SPEC,
     crate::object::WorkloadObject: POD_SPEC,
     crate::protect::ProtectedMetadata,
-    crate::protect::RunningPod: POD_SPEC,
     crate::protect::Templated: POD_SPEC,
     crate::reference::ConfigMetadata,
     crate::reference::NamespaceMetadata,

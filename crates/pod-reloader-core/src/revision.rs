@@ -172,14 +172,14 @@ impl ControllerRevision {
     }
 }
 
-/// A Pod, as far as it uses ConfigMaps.
+/// A Pod, as far as it uses ConfigMaps and Secrets.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Pod {
-    metadata: Metadata<Self>,
+    pub(crate) metadata: Metadata<Self>,
     #[serde(default)]
-    spec: PodSpec,
+    pub(crate) spec: PodSpec,
     #[serde(default)]
-    status: PodStatus,
+    pub(crate) status: PodStatus,
 }
 
 impl Wanted for Pod {

@@ -8,8 +8,9 @@ use kube::core::DynamicResourceScope;
 use kube::{Client, Resource};
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::protect::{OwnedBy, Owners, RunningPod, TemplateKind, Templated};
+use pod_reloader_core::protect::{OwnedBy, Owners, TemplateKind, Templated};
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::revision::Pod;
 use tokio::sync::Semaphore;
 
 use crate::runtime::budget::Budget;
@@ -77,7 +78,7 @@ impl Users {
 
     /// Returns the pods that do not do without an object, and their owners.
     async fn pods(&self, object: &Reference) -> Result<Vec<(String, OwnedBy)>, CallError> {
-        let pods = self.list(&object.namespace, (), |pod: &RunningPod| {
+        let pods = self.list(&object.namespace, (), |pod: &Pod| {
             let user = || (format!("Pod {}", pod.name()), pod.owned_by());
             pod.needs(object).then(user).into_iter().collect()
         });
@@ -145,7 +146,7 @@ impl Users {
         // In this order nothing is missed: names go from workloads to revisions, and from there to pods.
         let workloads = try_join_all(TemplateKind::WORKLOADS.map(of_kind)).await?;
         let revisions = try_join_all(TemplateKind::REVISIONS.map(of_kind)).await?;
-        let pods = self.list(namespace, (), |pod: &RunningPod| {
+        let pods = self.list(namespace, (), |pod: &Pod| {
             let named = objects.iter().filter(|object| pod.names(object));
             let user = || format!("Pod {}", pod.name());
             named.map(|object| (object, user())).collect()

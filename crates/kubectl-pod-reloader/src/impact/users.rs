@@ -1,8 +1,9 @@
 //! Finds out who uses an object, by the rules of the webhook that refuses to delete it.
 
 use kube::Resource;
-use pod_reloader_core::protect::{RunningPod, TemplateKind, Templated};
+use pod_reloader_core::protect::{TemplateKind, Templated};
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::revision::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +25,7 @@ pub(super) struct Users {
 impl Users {
     pub(super) async fn of(cluster: &Cluster, object: &Reference) -> Self {
         let mut users = Self::default();
-        let found = each(cluster, object, (), |pod: RunningPod| {
+        let found = each(cluster, object, (), |pod: Pod| {
             if pod.needs(object) {
                 users.used_by.push(format!("Pod {}", pod.name()));
             }

@@ -4,10 +4,9 @@ use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::kept::{KEPT, KeptMetadata, Role};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::protect::RunningPod;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, NamespaceMetadata, Reference};
 use pod_reloader_core::release::{ReleaseObject, ReleaseSecret};
-use pod_reloader_core::revision::{CopyMetadata, NamesCopies, ReplicaSet};
+use pod_reloader_core::revision::{CopyMetadata, NamesCopies, Pod, ReplicaSet};
 use pod_reloader_core::seal::COPY_OF;
 use pod_reloader_core::stuck::SetPod;
 use serde_json::{Value, json};
@@ -96,7 +95,7 @@ fn hold_of_identity(read: &Read<'_>, seen: &Seen<'_>) {
             ["name", "uid", "resourceVersion"].map(|it| seen.or_empty(it))
         );
     }
-    if let Some(pod) = read.of::<RunningPod>() {
+    if let Some(pod) = read.of::<Pod>() {
         assert_eq!(pod.name(), seen.or_empty("name"));
         let name = |text| Name::parse(text).expect("it is a name");
         let secret = Reference {
