@@ -23,7 +23,7 @@ impl Change {
     pub(super) fn create() -> Self {
         Self {
             update: None,
-            question: Some(Question::takes_over()),
+            question: Some(Question::TakesOver { last: None }),
             filled: Filled::default(),
         }
     }
@@ -55,7 +55,10 @@ impl Change {
         };
         Ok(Self {
             update: Some(update),
-            question: may_be_undo.then(|| Question::undoes(forgotten)),
+            question: may_be_undo.then(|| Question::Undoes {
+                forgotten,
+                stay: Vec::new(),
+            }),
             filled,
         })
     }

@@ -51,17 +51,6 @@ pub(super) enum Question {
     },
 }
 
-impl Question {
-    pub(super) fn takes_over() -> Self {
-        Self::TakesOver { last: None }
-    }
-
-    pub(super) fn undoes(forgotten: Vec<Forgotten>) -> Self {
-        let stay = Vec::new();
-        Self::Undoes { forgotten, stay }
-    }
-}
-
 /// What is known of the revisions of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revisions {
