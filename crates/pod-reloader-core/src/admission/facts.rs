@@ -1,8 +1,7 @@
 //! The facts for an answer: the objects as the pods are to have them, and what the request undoes.
 
-use crate::copies::Copies;
 use crate::digest::Objects;
-use crate::pins::{CopyNames, Kept, Pins};
+use crate::pins::{CopyNames, Pins};
 use crate::workload::Workload;
 
 /// What was read for an answer.
@@ -21,48 +20,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Returns the facts, given what was read. `asked_for` are the pins of an earlier revision that the request brings
-    /// back, if it does; `kept` are the pins that it leaves in place, and `stored` those that the pods have had.
-    /// `None` if a copy that the pods use is not there any more.
-    pub(super) fn of(
-        workload: &Workload,
-        asked_for: Option<Pins>,
-        kept: &Kept,
-        stored: &Kept,
-        objects: Objects,
-        copies: &Copies,
-        names: &CopyNames<'_>,
-    ) -> Option<Self> {
-        let Some(pins) = asked_for else {
-            let (objects, undone) = workload.without_undone(kept, objects, copies, names)?;
-            return Some(Self {
-                objects,
-                undone,
-                is_undo: false,
-                has_copies: true,
-                lost: None,
-            });
-        };
-        match workload.with_copies(objects.clone(), &pins, copies, names) {
-            Some(brought_back) => Some(Self {
-                undone: workload.undone_by(&pins, stored, &objects, names),
-                objects: brought_back,
-                is_undo: true,
-                has_copies: true,
-                lost: None,
-            }),
-            None => {
-                // The copies that were read are others.
-                let none = Copies::new();
-                let facts = Self::of(workload, None, kept, stored, objects, &none, names)?;
-                Some(Self {
-                    lost: Some(pins),
-                    ..facts
-                })
-            }
-        }
-    }
-
     /// Returns the pins that the pods are to have. Empty ones say that there are no copies.
     pub(super) fn pins(&self, workload: &Workload, names: &CopyNames<'_>) -> Option<String> {
         let pins = workload.pins_for(&self.objects, names);

@@ -17,16 +17,45 @@ impl Pending {
 
     /// Returns the facts, given what was read. `None` if a copy that the pods use is not there any more.
     pub fn facts(&self, objects: Objects, copies: &Copies, keys: &Keyring) -> Option<Facts> {
-        let (kept, stored) = (self.kept(), self.stored_pins());
-        Facts::of(
-            &self.workload,
-            self.asked_for(),
-            &kept,
-            &stored,
+        let (workload, names) = (&self.workload, self.names(keys));
+        let Some(pins) = self.asked_for() else {
+            return self.facts_of_kept(objects, copies, &names);
+        };
+        match workload.with_copies(objects.clone(), &pins, copies, &names) {
+            Some(brought_back) => Some(Facts {
+                undone: workload.undone_by(&pins, &self.stored_pins(), &objects, &names),
+                objects: brought_back,
+                is_undo: true,
+                has_copies: true,
+                lost: None,
+            }),
+            None => {
+                // The copies that were read are others.
+                let facts = self.facts_of_kept(objects, &Copies::new(), &names)?;
+                Some(Facts {
+                    lost: Some(pins),
+                    ..facts
+                })
+            }
+        }
+    }
+
+    /// Returns the facts if the request brings back no pins of an earlier revision.
+    fn facts_of_kept(
+        &self,
+        objects: Objects,
+        copies: &Copies,
+        names: &CopyNames<'_>,
+    ) -> Option<Facts> {
+        let (workload, kept) = (&self.workload, self.kept());
+        let (objects, undone) = workload.without_undone(&kept, objects, copies, names)?;
+        Some(Facts {
             objects,
-            copies,
-            &self.names(keys),
-        )
+            undone,
+            is_undo: false,
+            has_copies: true,
+            lost: None,
+        })
     }
 
     /// Returns the copies that must be there before the pods use them.
