@@ -69,21 +69,22 @@ impl Parts {
         let annotation = |key: &str| subject.annotation(key);
         let selector = self.selector.as_deref();
         let tracked = Tracked::of(&subject, reading, selector);
-        let handling = Handling::of(&subject, reading, self.restart, &tracked, selector);
-        let defaults = staging_defaults(reading, handling.rare.pinning.as_deref());
+        let restart = restart(self.restart, &subject, reading);
+        let handling = handling(&subject, reading, &restart, &tracked, selector);
+        let defaults = staging_defaults(reading, handling.pinning.as_deref());
         let rare = Rare {
             api_version: self.api_version,
             settle_period: settle_period(&subject, reading),
             gates: Gates::read(annotation, inherited),
             classes: tracked.classes,
-            ..handling.rare
+            ..handling
         };
         Ok(Workload {
             listed_only: listed_only(&pod_specs, &tracked.references),
             requirements: tracked.needs.tracked.into_iter().collect(),
             untracked_requirements: tracked.needs.untracked.into_iter().collect(),
             references: tracked.references,
-            restart: handling.restart,
+            restart,
             stall: self.stall,
             uid: identity.uid.unwrap_or_default().into(),
             generation,
@@ -126,58 +127,47 @@ impl Tracked {
     }
 }
 
-/// What is done with a workload, and the mistakes that its users have made about it.
-struct Handling {
-    restart: Restart,
-    rare: Rare,
-}
-
-impl Handling {
-    fn of(
-        subject: &Subject<'_>,
-        reading: &Reading,
-        by_time: Restart,
-        tracked: &Tracked,
-        selector: Option<&RawValue>,
-    ) -> Self {
-        let pinning = match reading.pins {
-            true => Pinning::read(|key| subject.annotation(key)),
-            false => None,
-        };
-        let together = Together::read(|key| subject.annotation(key));
-        let mut advice = advice(subject, reading);
-        if let Some(together) = &together {
-            advice.extend(not_tracked(
-                together,
-                subject.namespace,
-                &tracked.references,
-            ));
-        }
-        let restart = restart(by_time, subject, reading);
-        let parts = http_reload::Parts {
-            kind: subject.kind,
-            namespace: subject.namespace,
-            pod_specs: subject.pod_specs,
-            selector: &|| pod_selector::text(selector?),
-            restarts_by_template: restart == Restart::Template,
-            tracks_classes: tracked.classes.is_some(),
-        };
-        let http_reload = http_reload(subject, reading, parts, pinning.as_deref());
-        let http_reload = http_reload.unwrap_or_else(|wrong| {
-            advice.push(wrong);
-            None
-        });
-        advice.truncate(advice::MAX_ADVICE);
-        Self {
-            restart,
-            rare: Rare {
-                http_reload,
-                pinning,
-                together,
-                advice: advice.into(),
-                ..Rare::default()
-            },
-        }
+/// Returns how a workload is treated beside its restarts, and the mistakes that its users have made about it.
+fn handling(
+    subject: &Subject<'_>,
+    reading: &Reading,
+    restart: &Restart,
+    tracked: &Tracked,
+    selector: Option<&RawValue>,
+) -> Rare {
+    let pinning = match reading.pins {
+        true => Pinning::read(|key| subject.annotation(key)),
+        false => None,
+    };
+    let together = Together::read(|key| subject.annotation(key));
+    let mut advice = advice(subject, reading);
+    if let Some(together) = &together {
+        advice.extend(not_tracked(
+            together,
+            subject.namespace,
+            &tracked.references,
+        ));
+    }
+    let parts = http_reload::Parts {
+        kind: subject.kind,
+        namespace: subject.namespace,
+        pod_specs: subject.pod_specs,
+        selector: &|| pod_selector::text(selector?),
+        restarts_by_template: *restart == Restart::Template,
+        tracks_classes: tracked.classes.is_some(),
+    };
+    let http_reload = http_reload(subject, reading, parts, pinning.as_deref());
+    let http_reload = http_reload.unwrap_or_else(|wrong| {
+        advice.push(wrong);
+        None
+    });
+    advice.truncate(advice::MAX_ADVICE);
+    Rare {
+        http_reload,
+        pinning,
+        together,
+        advice: advice.into(),
+        ..Rare::default()
     }
 }
 
