@@ -65,21 +65,20 @@ pub struct Revision {
 }
 
 impl Revision {
-    fn new(
-        created: Option<Timestamp>,
-        owner: &str,
+    fn new<K: Wanted>(
+        metadata: &Metadata<K>,
         number: i64,
         template: Option<&RawValue>,
-    ) -> Self {
+    ) -> Option<Self> {
         let own = |key: &str| annotation(template?, key);
-        Self {
-            owner: owner.into(),
+        Some(Self {
+            owner: owner(metadata)?.into(),
             number,
-            created,
+            created: metadata.created(),
             config_hash: own(CONFIG_HASH),
             pins: own(PINS),
             rest: rest(template),
-        }
+        })
     }
 
     /// Returns the copies that its pods use.
@@ -211,13 +210,8 @@ impl NamesCopies for ReplicaSet {
     }
 
     fn revision(&self) -> Option<Revision> {
-        let annotation = |key: &&str| self.metadata.annotation(key);
-        let number = NUMBERS.iter().find_map(annotation);
-        let number = number.and_then(|number| number.parse().ok());
-        let created = self.metadata.created();
-        let number = number.unwrap_or_default();
         let template = self.spec.template.as_deref();
-        Some(Revision::new(created, self.owner()?, number, template))
+        Revision::new(&self.metadata, number(&self.metadata), template)
     }
 
     fn owner(&self) -> Option<&str> {
@@ -231,14 +225,7 @@ impl NamesCopies for ControllerRevision {
     }
 
     fn revision(&self) -> Option<Revision> {
-        let created = self.metadata.created();
-        let template = self.template();
-        Some(Revision::new(
-            created,
-            self.owner()?,
-            self.revision,
-            template,
-        ))
+        Revision::new(&self.metadata, self.revision, self.template())
     }
 
     fn owner(&self) -> Option<&str> {
@@ -259,6 +246,12 @@ impl NamesCopies for Pod {
 /// Returns the UID of the controller that owns an object.
 fn owner<K: Wanted>(metadata: &Metadata<K>) -> Option<&str> {
     Some(&metadata.controller()?.uid)
+}
+
+/// Returns the number of the revision that a ReplicaSet keeps.
+fn number<K: Wanted>(metadata: &Metadata<K>) -> i64 {
+    let number = NUMBERS.iter().find_map(|key| metadata.annotation(key));
+    number.and_then(|it| it.parse().ok()).unwrap_or_default()
 }
 
 fn pins(template: &RawValue) -> Option<Pins> {
@@ -320,11 +313,9 @@ impl Wanted for PastReplicaSet {
 
 impl KeepsRevision for PastReplicaSet {
     fn remains(self) -> Remains {
-        let annotation = |key: &&str| self.metadata.annotation(key);
-        let number = NUMBERS.iter().find_map(annotation);
         Remains {
             owner: owner(&self.metadata).map(Into::into),
-            number: number.and_then(|it| it.parse().ok()).unwrap_or_default(),
+            number: number(&self.metadata),
             annotations: Some(self.metadata.into_annotations()),
             template: self.spec.template,
         }
