@@ -159,12 +159,6 @@ impl CustomResource {
             kind,
             ..
         } = &self;
-        let is_name = |text: &str| {
-            !text.is_empty()
-                && text
-                    .bytes()
-                    .all(|it| it.is_ascii_alphanumeric() || b"-.".contains(&it))
-        };
         if !is_name(group) || !is_name(resource) || !is_name(kind) {
             return Err(format!("{kind:?}: group, resource and kind must be names"));
         }
@@ -193,6 +187,12 @@ impl CustomResource {
             kind: self.kind.leak(),
         }))))
     }
+}
+
+/// Returns true if a text can be the group, version, resource or kind of objects.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_in_name = |it: u8| it.is_ascii_alphanumeric() || b"-.".contains(&it);
+    !text.is_empty() && text.bytes().all(is_in_name)
 }
 
 fn template_path(text: &str) -> Result<FieldPath, String> {

@@ -8,6 +8,7 @@ use pod_reloader_api::GROUP;
 use serde::Deserialize;
 
 use super::Target;
+use crate::kind::is_name;
 
 /// A kind of custom resource whose fields may be bound. It lives as long as the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,11 +84,8 @@ impl TryFrom<Written> for BoundKind {
             kind,
             fill_on_create,
         } = &written;
-        let is_name = |text: &String| {
-            let is_in_name = |it: u8| it.is_ascii_alphanumeric() || b"-.".contains(&it);
-            !text.is_empty() && text.bytes().all(is_in_name)
-        };
-        if ![group, version, resource, kind].into_iter().all(is_name) {
+        let mut names = [group, version, resource, kind].into_iter();
+        if !names.all(|it| is_name(it)) {
             return Err(format!(
                 "{group:?}, {version:?}, {resource:?}, {kind:?}: group, version, resource and kind must be names"
             ));
