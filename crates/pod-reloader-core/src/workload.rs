@@ -166,11 +166,6 @@ impl Workload {
         sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
     }
 
-    /// Returns true if Kubernetes accepts this baseline beside the other annotations.
-    pub fn has_room_for_baseline(&self, baseline: &str) -> bool {
-        self.markers.has_room_for(baseline)
-    }
-
     /// Returns true if all pod templates carry the same config hash and the same pins.
     pub fn templates_agree(&self) -> bool {
         let mut slots = self.slots();

@@ -33,7 +33,7 @@ pub struct Markers {
 
 impl Markers {
     /// Returns true if Kubernetes accepts this baseline beside the other annotations.
-    pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
+    pub fn has_room_for(&self, baseline: &str) -> bool {
         self.has_room(annotations::BASELINE, self.baseline.as_deref(), baseline)
     }
 

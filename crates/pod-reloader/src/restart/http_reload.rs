@@ -123,7 +123,7 @@ impl HttpReloads {
             begin();
             return Ok(Some(Action::AwaitChange));
         }
-        if !workload.has_room_for_baseline(&baseline) {
+        if !workload.markers.has_room_for(&baseline) {
             return Ok(None);
         }
         let patch = patch::set_baseline(workload, &baseline);
