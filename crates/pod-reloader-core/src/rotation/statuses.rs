@@ -50,7 +50,9 @@ impl Statuses {
         let state = self.0.get_mut(&class)?;
         state.changed.remove(name);
         state.news = now;
-        self.tidy(&class);
+        if state.changed.is_empty() {
+            self.0.remove(&class);
+        }
         Some(class)
     }
 
@@ -89,12 +91,6 @@ impl Statuses {
         }
         let of = |class: &Name| Some(known.get(&(namespace.clone(), class.clone()))?.news);
         classes.names.iter().filter_map(of).max()
-    }
-
-    fn tidy(&mut self, class: &Class) {
-        if self.0.get(class).is_some_and(|it| it.changed.is_empty()) {
-            self.0.remove(class);
-        }
     }
 }
 
