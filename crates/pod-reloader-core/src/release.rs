@@ -11,6 +11,7 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube_core::{DynamicResourceScope, Resource};
 
@@ -149,6 +150,13 @@ enum Step {
         /// The objects that have been applied.
         applied: BTreeSet<u64>,
     },
+}
+
+/// Returns a number that stands for a value, for as long as the process runs.
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 //! when every object has been applied. A sync that fails and is tried again stays `Running`.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube_core::DynamicResourceScope;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::{Places, Release, ReleaseObject, Revision, Step, Tool, flux, helm};
+use super::{Places, Release, ReleaseObject, Revision, Step, Tool, flux, hash, helm};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::raw;
@@ -60,12 +59,6 @@ fn release(namespace: Option<&str>, name: &str) -> Option<Release> {
 /// Returns a number that stands for an object in the list of an operation.
 pub(super) fn listed(group: &str, kind: &str, namespace: &str, name: &str) -> u64 {
     hash(&(group, kind, namespace, name))
-}
-
-fn hash(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// An Application of Argo CD: its identity and its operation.

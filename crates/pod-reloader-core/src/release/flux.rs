@@ -3,12 +3,10 @@
 //! The condition says what the controller does. It checks the health of objects only when it has applied
 //! them all. Between an attempt that failed and the next one the condition stays, with another reason.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use kube_core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::{Release, ReleaseObject, Revision, Step, Tool};
+use super::{Release, ReleaseObject, Revision, Step, Tool, hash};
 use crate::conditions::Condition;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
@@ -108,10 +106,6 @@ impl Kustomization {
         let reconciling = self.status.as_ref()?.reconciling.as_ref()?;
         let message = &reconciling.message;
         let writes = reconciling.is_progressing && !message.starts_with(APPLIED);
-        writes.then(|| {
-            let mut hasher = DefaultHasher::new();
-            message.hash(&mut hasher);
-            Step::Flux(hasher.finish())
-        })
+        writes.then(|| Step::Flux(hash(message)))
     }
 }
