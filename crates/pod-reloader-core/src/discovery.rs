@@ -116,11 +116,14 @@ impl PodSpec {
             let key = source.key.as_deref().unwrap_or_default();
             needed(namespace, kind, source, [key], true)
         });
+        let drivers = self.mounted_volumes().flat_map(|it| &it.driver_secrets);
+        let drivers = drivers.map(|it| (ConfigKind::Secret, it));
         let wholes = self
             .env_from()
-            .chain(self.secrets_of_mounted_drivers())
+            .chain(drivers)
             .flat_map(|(kind, source)| needed(namespace, kind, source, None, false));
-        let files = self.mounted_files().flat_map(|(kind, source)| {
+        let files = self.mounted_volumes().flat_map(Volume::sources);
+        let files = files.flat_map(|(kind, source)| {
             let keys = source.items.iter().map(Item::key);
             needed(namespace, kind, source, keys, false)
         });
@@ -269,17 +272,7 @@ impl PodSpec {
             .chain(drivers)
     }
 
-    /// Returns every source of files in a volume that a container mounts.
-    fn mounted_files(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
-        self.mounted_volumes().flat_map(Volume::sources)
-    }
-
-    /// Returns the Secrets that the drivers of mounted volumes need.
-    fn secrets_of_mounted_drivers(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
-        let secrets = self.mounted_volumes().flat_map(|it| &it.driver_secrets);
-        secrets.map(|it| (ConfigKind::Secret, it))
-    }
-
+    /// Returns every volume that a container mounts.
     fn mounted_volumes(&self) -> impl Iterator<Item = &Volume> {
         let mounts = self.all_containers().flat_map(|it| &it.volume_mounts);
         let mounted: BTreeSet<_> = mounts.filter_map(|it| it.name.as_deref()).collect();
