@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::hash::Keyring;
 use crate::manifest::{Data, config_map};
 use crate::metadata::{Managers, Metadata, Wanted, resource};
-use crate::name::{MAX_LENGTH, Name};
+use crate::name::Name;
 use crate::protect::Protected;
 use crate::reference::Reference;
 use crate::seal::{Claim, Purpose, SEAL, Sealed};
@@ -96,9 +96,9 @@ impl From<&Protected> for Original {
 /// comes back in its place. An object of another version, or with another UID, has another place.
 pub fn stored(object: &Reference, original: &Original, now: Timestamp) -> Reference {
     let part = now.as_second().div_euclid(SHARED);
-    let digest = Sha256::digest(format!("{}/{part}", original.text()));
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("{}{INFIX}{}", stem(&object.name), &digits[..DIGITS]);
+    let digits = hex::encode(Sha256::digest(format!("{}/{part}", original.text())));
+    let stem = object.name.stem(INFIX.len() + DIGITS);
+    let name = format!("{stem}{INFIX}{}", &digits[..DIGITS]);
     Reference {
         name: Name::parse(&name).expect("the beginning of a name, a dash and digits are a name"),
         ..object.clone()
@@ -107,17 +107,10 @@ pub fn stored(object: &Reference, original: &Original, now: Timestamp) -> Refere
 
 /// Returns true if an object can be stored under this name.
 fn is_place(object: &Name, name: &str) -> bool {
-    let rest = name.strip_prefix(stem(object));
+    let rest = name.strip_prefix(object.stem(INFIX.len() + DIGITS));
     let digits = rest.and_then(|rest| rest.strip_prefix(INFIX));
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     digits.is_some_and(|it| it.len() == DIGITS && it.bytes().all(is_digit))
-}
-
-/// Returns as much of the name of an object as there is room for in the names under which it is stored.
-fn stem(object: &Name) -> &str {
-    let name = object.as_str();
-    let room = name.len().min(MAX_LENGTH - INFIX.len() - DIGITS);
-    name[..room].trim_end_matches(['.', '-'])
 }
 
 /// The content of a ConfigMap, as the apiserver sends it.

@@ -42,6 +42,12 @@ impl Name {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns as much of the name as there is room for in one with an ending of this length.
+    pub(crate) fn stem(&self, ending: usize) -> &str {
+        let room = self.0.len().min(MAX_LENGTH - ending);
+        self.0[..room].trim_end_matches(['.', '-'])
+    }
 }
 
 impl fmt::Display for Name {

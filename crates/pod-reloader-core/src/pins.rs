@@ -11,7 +11,7 @@ use std::fmt;
 use crate::annotations::{ALL_CONFIG_MAPS, ON_FAILURE, PIN, REVERTED, UNDONE};
 use crate::digest::Digest;
 use crate::hash::Keyring;
-use crate::name::{MAX_LENGTH, Name};
+use crate::name::Name;
 use crate::reference::Reference;
 use crate::seal::{Claim, Purpose};
 
@@ -171,13 +171,13 @@ pub fn plain_copy_name(source: &Name, digest: &Digest) -> Name {
 fn named(source: &Name, bytes: &[u8; 32]) -> Name {
     let digits = bytes[..DIGITS].iter();
     let digits = digits.map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
-    let name = format!("{}-{}", stem(source), digits.collect::<String>());
+    let name = format!("{}-{}", source.stem(DIGITS + 1), digits.collect::<String>());
     Name::parse(&name).expect("the beginning of a name, a dash and digits are a name")
 }
 
 /// Returns true if a copy of this ConfigMap could have this name.
 pub fn is_copy_name(source: &Name, name: &Name) -> bool {
-    let digits = name.as_str().strip_prefix(stem(source));
+    let digits = name.as_str().strip_prefix(source.stem(DIGITS + 1));
     let digits = digits.and_then(|rest| rest.strip_prefix('-'));
     digits.is_some_and(|it| it.len() == DIGITS && it.bytes().all(|it| ALPHABET.contains(&it)))
 }
@@ -189,13 +189,6 @@ pub(crate) fn claim<'a>(copy: &'a Reference, source: &'a Name) -> Claim<'a> {
         object: copy,
         of: source.as_str(),
     }
-}
-
-/// Returns as much of the name of a ConfigMap as there is room for in the names of its copies.
-fn stem(source: &Name) -> &str {
-    let source = source.as_str();
-    let room = source.len().min(MAX_LENGTH - DIGITS - 1);
-    source[..room].trim_end_matches(['.', '-'])
 }
 
 /// The pins of a workload as they are: those of its pods, and those of the content that was undone.
@@ -286,6 +279,7 @@ fn pinned(value: &str) -> Option<Option<Box<[Name]>>> {
 mod tests {
     use super::*;
     use crate::fixtures::{digest_of, keyring};
+    use crate::name::MAX_LENGTH;
     use serde_json::json;
 
     fn name(text: &str) -> Name {

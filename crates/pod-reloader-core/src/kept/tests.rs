@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures::keyring;
+use crate::name::MAX_LENGTH;
 
 fn keys() -> Keyring {
     keyring(&[1])
