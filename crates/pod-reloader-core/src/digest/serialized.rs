@@ -140,34 +140,27 @@ impl Serialized<'_> {
         let mut all = Sha256::new();
         let asked_for = asked.into_iter().flatten();
         let mut entries: BTreeMap<Box<str>, _> = asked_for.map(|key| (key.clone(), None)).collect();
-        self.each(|map, key, value| {
-            map.add_to(&mut all, key, value);
-            if asked.is_none_or(|asked| asked.contains(key)) {
-                let mut own = Sha256::new();
-                map.add_to(&mut own, key, value);
-                let entry = Entry {
-                    digest: Digest(own.finalize().into()),
-                    is_binary: matches!(map, Map::Binary),
-                };
-                entries.insert(key.into(), Some(entry));
+        for (map, object) in [(Map::Data, self.data), (Map::Binary, self.binary_data)] {
+            let Some(object) = object else { continue };
+            for (key, value) in Sorted::of_any_size(object.get())?.iter() {
+                let value: Option<Text<'_>> = serde_json::from_str(value)?;
+                let (key, value) = (&*key, value.as_deref().unwrap_or_default());
+                map.add_to(&mut all, key, value);
+                if asked.is_none_or(|asked| asked.contains(key)) {
+                    let mut own = Sha256::new();
+                    map.add_to(&mut own, key, value);
+                    let entry = Entry {
+                        digest: Digest(own.finalize().into()),
+                        is_binary: matches!(map, Map::Binary),
+                    };
+                    entries.insert(key.into(), Some(entry));
+                }
             }
-        })?;
+        }
         Ok(Digests {
             all: Digest(all.finalize().into()),
             entries: entries.into_iter().collect(),
         })
-    }
-
-    /// Passes each entry to `act`, those of `data` first, sorted by key.
-    fn each(&self, mut act: impl FnMut(Map, &str, &str)) -> Result<(), serde_json::Error> {
-        for (map, entries) in [(Map::Data, self.data), (Map::Binary, self.binary_data)] {
-            let Some(entries) = entries else { continue };
-            for (key, value) in Sorted::of_any_size(entries.get())?.iter() {
-                let value: Option<Text<'_>> = serde_json::from_str(value)?;
-                act(map, &key, value.as_deref().unwrap_or_default());
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn marks(&self, selector: Option<&Selector>) -> Marks {
