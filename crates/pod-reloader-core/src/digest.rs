@@ -46,21 +46,23 @@ pub enum Presence {
 }
 
 impl Presence {
+    /// Returns the object, if it is there.
+    pub fn present(&self) -> Option<&ConfigObject> {
+        match self {
+            Self::Present(object) => Some(object),
+            Self::Absent => None,
+        }
+    }
+
     /// Returns true if both have the same content, or both are absent. Metadata is ignored.
     pub fn same_content(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Present(one), Self::Present(other)) => one.digest == other.digest,
-            (Self::Absent, Self::Absent) => true,
-            _ => false,
-        }
+        let digest = |it: &Self| it.present().map(|object| object.digest);
+        digest(self) == digest(other)
     }
 
     /// Returns true if the object is there and on hold.
     pub fn is_held(&self) -> bool {
-        match self {
-            Self::Present(object) => object.is_held(),
-            Self::Absent => false,
-        }
+        self.present().is_some_and(ConfigObject::is_held)
     }
 }
 

@@ -65,11 +65,9 @@ fn lines(workload: &Workload, objects: &Objects) -> String {
                         name,
                     })
                 })
-                .map_or_else(String::new, |presence| match presence {
-                    Presence::Present(object) => {
-                        format!("{}.{}", object.uid(), object.resource_version())
-                    }
-                    Presence::Absent => String::new(),
+                .and_then(Presence::present)
+                .map_or_else(String::new, |object| {
+                    format!("{}.{}", object.uid(), object.resource_version())
                 });
             writeln!(lines, "{prefix}/{namespace}/{item}/{state}")
                 .expect("a String takes everything");

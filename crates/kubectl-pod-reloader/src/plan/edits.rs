@@ -173,9 +173,9 @@ impl Edit {
         let Some(now) = &self.now else {
             return true;
         };
-        let marks = |object| match presence(Some(object), Aspects::default()) {
-            Some(Presence::Present(object)) => Some(object.marks),
-            Some(Presence::Absent) | None => None,
+        let marks = |object| {
+            let presence = presence(Some(object), Aspects::default())?;
+            Some(presence.present()?.marks)
         };
         let labels = |object: &Value| {
             let labels = object["metadata"]["labels"].as_object().cloned();

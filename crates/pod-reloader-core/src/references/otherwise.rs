@@ -205,10 +205,7 @@ impl<'a> Otherwise<'a> {
 
     /// Returns true if the hash stood before the latest objects came, which were tracked only while absent.
     fn stood_before_the_latest_came(&mut self) -> bool {
-        let came = |at: usize| match self.candidates[at].object {
-            Presence::Present(object) => object.created,
-            Presence::Absent => None,
-        };
+        let came = |at: usize| self.candidates[at].object.present()?.created;
         let all = 0..self.candidates.len();
         let mut latest: Vec<_> = all
             .filter(|at| self.candidates[*at].tracked_while_absent())
