@@ -124,7 +124,7 @@ impl Workload {
         &'a self,
         objects: &'a Objects,
     ) -> impl Iterator<Item = (&'a Reference, &'a Digest)> + 'a {
-        let pinning = self.rare().pinning.as_deref().filter(|_| self.has_slots());
+        let pinning = self.rare().pinning.as_deref().filter(|_| self.slots().next().is_some());
         let objects = objects.iter().filter(move |_| pinning.is_some());
         objects.filter_map(move |(source, object)| match object {
             Presence::Present(present)
@@ -198,7 +198,9 @@ impl Workload {
         copies: &Copies,
         names: &CopyNames<'_>,
     ) -> Option<(Objects, Pins)> {
-        let present = self.digests(&objects);
+        let pinned = self.pinned(&objects);
+        let pinned = pinned.map(|(source, digest)| (source.name.clone(), *digest));
+        let present: BTreeMap<_, _> = pinned.collect();
         let is_present = |source: &Name, copy: &Name| {
             let digest = present.get(source);
             digest.is_some_and(|digest| names.is_name_of(copy, source, digest))
@@ -211,14 +213,6 @@ impl Workload {
             self.with_copies(objects, &preferred, copies, names)?,
             undone,
         ))
-    }
-
-    /// Returns the digests of the ConfigMaps of which copies are kept.
-    fn digests(&self, objects: &Objects) -> BTreeMap<Name, Digest> {
-        let pinned = self.pinned(objects);
-        pinned
-            .map(|(source, digest)| (source.name.clone(), *digest))
-            .collect()
     }
 
     /// Returns the pins of the content that is undone when the workload gets `pins`: what it has had so far, or had
@@ -297,10 +291,6 @@ impl Workload {
     pub fn is_without_copies(&self) -> bool {
         let is_empty = |pins: &Option<Box<str>>| pins.as_deref() == Some("");
         self.rare().pinning.is_some() && self.slots().any(|(_, slot)| is_empty(&slot.state.pins))
-    }
-
-    fn has_slots(&self) -> bool {
-        self.slots().next().is_some()
     }
 }
 
