@@ -221,13 +221,8 @@ impl Pending {
         let own = own.filter(|value| {
             keys.verify(value, contents) == Verdict::Current && !self.has_reloaded(value)
         });
-        match own {
-            Some(value) => self.write(Desired::Hash(value), pins, Outcome::Set),
-            None => {
-                let hash = self.hash(contents, keys);
-                self.write(Desired::Hash(&hash), pins, Outcome::Set)
-            }
-        }
+        let hash = own.map_or_else(|| self.hash(contents, keys), ToOwned::to_owned);
+        self.write(Desired::Hash(&hash), pins, Outcome::Set)
     }
 
     /// Returns the hash of these contents, under the newest key.
