@@ -191,12 +191,14 @@ impl Answer {
             }
         };
         let new_baseline = baseline.filter(|it| workload.markers.baseline.as_deref() != Some(*it));
-        let (fitting, too_long) = match new_baseline {
-            Some(it) if workload.markers.has_room_for(it) => (Some(it), None),
-            it => (None, it),
-        };
-        if let Some(baseline) = fitting {
-            patch.extend(patch::add_baseline(workload, baseline));
+        // These go first because the apiserver truncates warnings that are too long in total.
+        let mut warnings = Vec::new();
+        match new_baseline {
+            Some(it) if workload.markers.has_room_for(it) => {
+                patch.extend(patch::add_baseline(workload, it));
+            }
+            Some(_) => warnings.push(BASELINE_TOO_LONG.to_owned()),
+            None => {}
         }
         if workload.rare().pinning.is_some() {
             patch.extend(pins.undone(workload, stored));
@@ -206,11 +208,9 @@ impl Answer {
             let requested = slot.state.config_hash.as_deref();
             requested.is_some() && requested != wanted[at] && requested != old[at]
         };
-        let overridden = claims_hash || workload.slots().enumerate().any(is_overridden);
-        // This goes first because the apiserver truncates warnings that are too long in total.
-        let too_long = too_long.map(|_| BASELINE_TOO_LONG.to_owned());
-        let overridden = overridden.then(|| OVERRIDDEN.to_owned());
-        let mut warnings: Vec<_> = too_long.into_iter().chain(overridden).collect();
+        if claims_hash || workload.slots().enumerate().any(is_overridden) {
+            warnings.push(OVERRIDDEN.to_owned());
+        }
         warnings.extend(self::warnings(workload));
         Self {
             patch,
