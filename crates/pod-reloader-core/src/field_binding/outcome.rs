@@ -150,12 +150,7 @@ pub fn status<'a>(
         }
         Some((_, first)) => ("False", first.as_str(), named(&failed, states.len())),
     };
-    let before = previous.and_then(SeenStatus::since);
-    FieldBindingStatus {
-        observed_generation: generation,
-        fields: states,
-        conditions: vec![condition(before, generation, said, now)],
-    }
+    with_fields(previous, generation, states, said, now)
 }
 
 /// Returns the status of a FieldBinding of this generation that cannot be worked with, given the one that it has.
@@ -165,7 +160,8 @@ pub fn invalid(
     error: &InvalidBinding,
     now: Timestamp,
 ) -> FieldBindingStatus {
-    without_fields(previous, generation, (INVALID, error.to_string()), now)
+    let said = ("False", INVALID, error.to_string());
+    with_fields(previous, generation, Vec::new(), said, now)
 }
 
 /// Returns the status of a FieldBinding of this generation for which there is no room, given the one that it has.
@@ -175,21 +171,21 @@ pub fn left_out(
     now: Timestamp,
 ) -> FieldBindingStatus {
     let message = "the FieldBindings of this namespace, or of all namespaces, take more memory than their share: this one is not looked at until others are gone, or are shorter";
-    let said = (TOO_LARGE, message.to_owned());
-    without_fields(previous, generation, said, now)
+    let said = ("False", TOO_LARGE, message.to_owned());
+    with_fields(previous, generation, Vec::new(), said, now)
 }
 
-fn without_fields(
+fn with_fields(
     previous: Option<&SeenStatus>,
     generation: i64,
-    (reason, message): (&str, String),
+    fields: Vec<FieldState>,
+    said: (&str, &str, String),
     now: Timestamp,
 ) -> FieldBindingStatus {
     let before = previous.and_then(SeenStatus::since);
-    let said = ("False", reason, message);
     FieldBindingStatus {
         observed_generation: generation,
-        fields: Vec::new(),
+        fields,
         conditions: vec![condition(before, generation, said, now)],
     }
 }
