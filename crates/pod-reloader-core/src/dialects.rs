@@ -225,7 +225,7 @@ impl Dialects {
         };
         let discovers = match dialect {
             Dialect::AutoAll => takes_all,
-            Dialect::PodReloader => auto.is_some_and(|auto| auto.takes(kind)),
+            Dialect::PodReloader => auto.is_some_and(|kinds| kinds.contains(&kind)),
             _ => grammar.gate.is_some() && is_open && grammar.finds.contains(&kind),
         };
         Wishes {
@@ -238,5 +238,5 @@ impl Dialects {
 
 /// Returns true if [`keys::AUTO`] accepts this value.
 pub(crate) fn is_auto(value: &str) -> bool {
-    own::Auto::parse(value).is_some()
+    own::kinds(value).is_some()
 }

@@ -9,6 +9,7 @@ use crate::list::{items, quoted};
 use crate::mark::Marks;
 use crate::name::Name;
 use crate::name_regex::{NameRegex, Work};
+use crate::reference::ConfigKind;
 use crate::references::{MAX_REFERENCES, Rejected};
 
 /// The maximum number of classes of one workload that are reported as not tracked.
@@ -53,7 +54,7 @@ impl Dialects {
             let list = subject.annotation(keys::SECRET_PROVIDER_CLASSES);
             read.opts_in(list.is_some(), OptIn::ByUs);
             read.take_listed(items(list), &mounted, &excluded);
-            if auto == Some(own::Auto::Both) {
+            if auto == Some(&ConfigKind::ALL) {
                 read.take_all(&mounted, &excluded);
             }
         }
