@@ -165,12 +165,8 @@ impl Workload {
 
     /// Returns the workload's pins as they are, as far as they matter.
     pub fn kept(&self) -> Kept {
-        let pins = self
-            .slots()
-            .next()
-            .and_then(|(_, slot)| slot.state.pins.as_deref());
         match self.rare().pinning {
-            Some(_) => self.relevant_ones(&Kept::parse(pins, self.undone())),
+            Some(_) => self.relevant_ones(&Kept::parse(self.pins(), self.undone())),
             None => Kept::default(),
         }
     }

@@ -152,6 +152,11 @@ impl Workload {
         self.slots().next()?.1.state.config_hash.as_deref()
     }
 
+    /// Returns the pins on the first pod template.
+    pub(crate) fn pins(&self) -> Option<&str> {
+        self.slots().next()?.1.state.pins.as_deref()
+    }
+
     /// Returns the config hash left on the pod templates, even if the workload is now restarted by a time.
     pub(crate) fn left_config_hash(&self) -> Option<&str> {
         let mut templates = self.templates.iter();

@@ -79,7 +79,7 @@ impl Pending {
     /// Returns the pins of an earlier revision that the request brings back, if it does.
     pub(super) fn asked_for(&self) -> Option<Pins> {
         let stored = self.stored.as_ref().filter(|_| !self.applies_pins)?;
-        let own = self.own_pins()?;
+        let own = self.workload.pins()?;
         let is_stored = stored.pins(&self.workload).next()? == Some(own);
         let pins = self.workload.relevant(&Pins::parse_ours(own)?);
         (!is_stored && !pins.is_empty()).then_some(pins)
@@ -88,7 +88,7 @@ impl Pending {
     /// Returns the workload's pins as they are: if the request drops them, its sender does not know them.
     fn kept(&self) -> Kept {
         let stored = self.stored_pins();
-        match self.own_pins() {
+        match self.workload.pins() {
             None if !stored.pins.is_empty() => stored,
             _ => self.workload.kept(),
         }
@@ -102,17 +102,11 @@ impl Pending {
         self.workload.relevant_ones(&Kept::parse(pins, undone))
     }
 
-    /// Returns the pins of the request.
-    fn own_pins(&self) -> Option<&str> {
-        let (_, slot) = self.workload.slots().next()?;
-        slot.state.pins.as_deref()
-    }
-
     /// Returns the pins to leave in place together with that value.
     pub(super) fn unchanged_pins(&self) -> DesiredPins<'_> {
-        match self.restored().and(self.workload.slots().next()) {
-            Some((_, slot)) => DesiredPins::These {
-                pins: slot.state.pins.as_deref(),
+        match self.restored() {
+            Some(_) => DesiredPins::These {
+                pins: self.workload.pins(),
                 undone: self.workload.undone(),
             },
             None => DesiredPins::Stored,
