@@ -74,7 +74,8 @@ impl ConfigHash {
     /// change.
     #[must_use]
     pub(crate) fn renewed(self, keys: &Keyring) -> Self {
-        let rotation = Some(keys.0[0].renewal(&self.to_string()));
+        let mac = keys.0[0].mac_over(&["renewal", &self.to_string()]);
+        let rotation = Some(mark(mac));
         Self { rotation, ..self }
     }
 
@@ -158,11 +159,6 @@ impl HashKey {
             mac.update(versions.as_bytes());
         }
         mark(mac)
-    }
-
-    /// Returns the mark of a hash that is set in place of `value`, for the same contents.
-    fn renewal(&self, value: &str) -> [u8; ROTATION_LENGTH] {
-        mark(self.mac_over(&["renewal", value]))
     }
 
     /// Returns the MAC over texts, of which the first says what they are for. No other list of texts has the same one.
