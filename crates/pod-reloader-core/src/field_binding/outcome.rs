@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use pod_reloader_api::{FieldBindingStatus, FieldState};
 
-use super::path::Path;
+use super::path::{NoPlace, Path};
 use super::value::InvalidValue;
 use super::{Field, InvalidBinding, MAX_BINDINGS};
 use crate::name::Name;
@@ -62,17 +62,9 @@ pub enum Reason {
     /// There is no target.
     #[error("the custom resource does not exist")]
     TargetNotFound,
-    /// The beginning of the path, up to here, leads to nothing.
-    #[error(
-        "the custom resource has no {0}; pod-reloader writes fields, and makes nothing around them"
-    )]
-    PathNotFound(Box<str>),
-    /// The beginning of the path, up to here, leads to several elements of a list.
-    #[error("the custom resource has several elements {0}")]
-    PathAmbiguous(Box<str>),
-    /// The path leads to an object or a list.
-    #[error("the path leads to an object or a list")]
-    NotAField,
+    /// The path leads to no field.
+    #[error(transparent)]
+    NoPlace(NoPlace),
     /// An older FieldBinding has the field.
     #[error("FieldBinding {0} is older and has this field")]
     Conflict(Name),
@@ -104,9 +96,9 @@ impl Reason {
             Self::KeyNotFound(_) => "KeyNotFound",
             Self::InvalidValue(_) => "InvalidValue",
             Self::TargetNotFound => "TargetNotFound",
-            Self::PathNotFound(_) => "PathNotFound",
-            Self::PathAmbiguous(_) => "PathAmbiguous",
-            Self::NotAField => "NotAField",
+            Self::NoPlace(NoPlace::Missing(_)) => "PathNotFound",
+            Self::NoPlace(NoPlace::Ambiguous(_)) => "PathAmbiguous",
+            Self::NoPlace(NoPlace::NotAField) => "NotAField",
             Self::Conflict(_) => "Conflict",
             Self::Contended(_) => "Contended",
             Self::Rejected => "Rejected",
@@ -280,9 +272,9 @@ mod tests {
             Reason::KeyNotFound("k".into()),
             Reason::InvalidValue(InvalidValue::NotText),
             Reason::TargetNotFound,
-            Reason::PathNotFound("spec.a".into()),
-            Reason::PathAmbiguous("spec.a".into()),
-            Reason::NotAField,
+            Reason::NoPlace(NoPlace::Missing("spec.a".into())),
+            Reason::NoPlace(NoPlace::Ambiguous("spec.a".into())),
+            Reason::NoPlace(NoPlace::NotAField),
             Reason::Conflict(name),
             Reason::Contended(None),
             Reason::Rejected,

@@ -67,13 +67,18 @@ pub struct Place<'a> {
 }
 
 /// The reason why a path leads nowhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// The beginning of the path, up to here, leads to nothing that has fields or elements.
+    #[error(
+        "the custom resource has no {0}; pod-reloader writes fields, and makes nothing around them"
+    )]
     Missing(Box<str>),
-    /// Several elements of a list fit.
+    /// Several elements of a list fit the beginning of the path, up to here.
+    #[error("the custom resource has several elements {0}")]
     Ambiguous(Box<str>),
     /// It leads to an object or a list, which has fields of its own.
+    #[error("the path leads to an object or a list")]
     NotAField,
 }
 

@@ -169,11 +169,7 @@ fn change(
     taken: &Taken<'_>,
 ) -> Result<Change, Reason> {
     let value = value.as_ref().map_err(Clone::clone)?;
-    let place = place.as_ref().map_err(|none| match none {
-        NoPlace::Missing(upto) => Reason::PathNotFound(upto.clone()),
-        NoPlace::Ambiguous(upto) => Reason::PathAmbiguous(upto.clone()),
-        NoPlace::NotAField => Reason::NotAField,
-    })?;
+    let place = place.as_ref().map_err(|it| Reason::NoPlace(it.clone()))?;
     if let Some(other) = taken.get(&place.pointer) {
         return Err(Reason::Conflict(other.name.clone()));
     }
@@ -346,8 +342,8 @@ mod tests {
         let plan = binding.plan(&raw_harbor(), &values, &[]);
         assert_eq!(plan.operations, []);
         let expected = [
-            Reason::PathNotFound("spec.gcs".into()),
-            Reason::NotAField,
+            Reason::NoPlace(NoPlace::Missing("spec.gcs".into())),
+            Reason::NoPlace(NoPlace::NotAField),
             Reason::SourceNotFound,
         ];
         assert_eq!(plan.fields, expected.map(Err));
