@@ -54,7 +54,7 @@ impl Dialects {
             let list = subject.annotation(keys::SECRET_PROVIDER_CLASSES);
             read.opts_in(list.is_some(), OptIn::ByUs);
             read.take_listed(items(list), &mounted, &excluded);
-            if auto == Some(&ConfigKind::ALL) {
+            if auto == Some(&ConfigKind::ALL[..]) {
                 read.take_all(&mounted, &excluded);
             }
         }
