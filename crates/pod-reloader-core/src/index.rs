@@ -181,15 +181,11 @@ impl<N: Default> Index<N> {
         &'a self,
         reference: &'a Reference,
     ) -> impl Iterator<Item = &'a WorkloadId> {
-        let named = self
-            .consumers
-            .get(reference)
-            .map_or(&[][..], Consumers::all);
-        let all = named.iter().chain(
-            self.matching(reference)
-                .filter(|id| !self.is_named_by(reference, id)),
-        );
-        all.map(|id| &**id)
+        let consumers = self.consumers.get(reference);
+        let named = consumers.map_or(&[][..], Consumers::all);
+        let matching = self.matching(reference);
+        let others = matching.filter(move |id| consumers.is_none_or(|it| !it.contain(id)));
+        named.iter().chain(others).map(|id| &**id)
     }
 
     /// Returns the workloads that track a SecretProviderClass in a namespace.
@@ -375,11 +371,6 @@ impl<N: Default> Index<N> {
             let entry = self.workloads.get(*id);
             entry.is_some_and(|it| it.workload.references.matches(reference))
         })
-    }
-
-    fn is_named_by(&self, reference: &Reference, id: &WorkloadId) -> bool {
-        let consumers = self.consumers.get(reference);
-        consumers.is_some_and(|it| it.contain(id))
     }
 }
 
