@@ -36,7 +36,8 @@ pub fn sync_status_after(
     after: State<'_>,
     first_stamp: FirstStamp,
 ) -> SyncStatus {
-    let keys = own_keys();
+    // This key is used here alone. What is made under it is never stored, so it need not be secret.
+    let keys = Keyring::new(vec![HashKey::new([0; KEY_LENGTH])]).expect("there is a key");
     let bears_hash = after.workload.config_hash().is_some();
     let workload = match sync_status {
         SyncStatus::Current if has_nothing_of_ours(now.workload) => after.workload.clone(),
@@ -110,25 +111,19 @@ pub fn differences(workload: &Workload, now: &Objects, after: &Objects) -> Vec<D
         }
         let new = after.get(*reference).unwrap_or(&absent);
         let change = Change::of(now.get(*reference).unwrap_or(&absent), new)?;
-        let reference = (*reference).clone();
-        Some(match (change, old, content) {
+        let change = match (change, old, content) {
             (Change::Keys(_), Some(Content::Entries(old)), Content::Entries(new)) => {
                 let differing = new.iter().filter(|entry| !old.contains(entry));
-                let keys = differing.map(|(key, _)| (*key).into());
-                Difference {
-                    reference,
-                    change: Change::Keys(keys.collect()),
-                }
+                Change::Keys(differing.map(|(key, _)| (*key).into()).collect())
             }
-            (change, ..) => Difference { reference, change },
+            (change, ..) => change,
+        };
+        Some(Difference {
+            reference: (*reference).clone(),
+            change,
         })
     };
     contents.iter().filter_map(of).collect()
-}
-
-/// Returns a key that is used here alone. What is made under it is never stored, so it need not be secret.
-fn own_keys() -> Keyring {
-    Keyring::new(vec![HashKey::new([0; KEY_LENGTH])]).expect("there is a key")
 }
 
 /// Returns true if a workload bears no hash and no baseline. Then it tracks nothing, if it is up to date.
