@@ -269,11 +269,9 @@ impl FromStr for Report {
 
     fn from_str(text: &str) -> Result<Self, NotAReport> {
         let text = text.strip_prefix(PREFIX).ok_or(NotAReport)?;
-        let (sentence, data) = match text.split_once(DATA) {
-            Some((sentence, data)) => (sentence, Some(data)),
-            None => (text, None),
-        };
-        let report = data.and_then(Self::of_data);
+        let data = text.split_once(DATA);
+        let sentence = data.map_or(text, |(sentence, _)| sentence);
+        let report = data.and_then(|(_, data)| Self::of_data(data));
         report
             .or_else(|| Self::of_sentence(sentence))
             .ok_or(NotAReport)

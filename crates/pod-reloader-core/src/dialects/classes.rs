@@ -132,16 +132,13 @@ impl ClassesRead {
                 self.reject(item, NO_EXPRESSION);
                 continue;
             };
-            let mut matches = mounted.0.iter().filter(|(name, _)| regex.matches(name));
-            let mut next = matches.next();
-            if next.is_none() {
+            let matches = mounted.0.iter().filter(|(name, _)| regex.matches(name));
+            let mut matches = matches.peekable();
+            if matches.peek().is_none() {
                 self.reject(item, NOT_MOUNTED);
             }
-            while let Some((name, volumes)) = next {
-                if !excluded.contains(name.as_str()) {
-                    self.take(name, volumes);
-                }
-                next = matches.next();
+            for (name, volumes) in matches.filter(|(name, _)| !excluded.contains(name.as_str())) {
+                self.take(name, volumes);
             }
         }
     }
