@@ -124,7 +124,11 @@ impl Workload {
         &'a self,
         objects: &'a Objects,
     ) -> impl Iterator<Item = (&'a Reference, &'a Digest)> + 'a {
-        let pinning = self.rare().pinning.as_deref().filter(|_| self.slots().next().is_some());
+        let pinning = self
+            .rare()
+            .pinning
+            .as_deref()
+            .filter(|_| self.slots().next().is_some());
         let objects = objects.iter().filter(move |_| pinning.is_some());
         objects.filter_map(move |(source, object)| match object {
             Presence::Present(present)

@@ -15,8 +15,8 @@ mod tests;
 use std::collections::BTreeSet;
 
 pub(crate) use self::finding::Finding;
-pub(crate) use self::grammar::ReadKey;
 use self::grammar::POD_RELOADER;
+pub(crate) use self::grammar::ReadKey;
 use self::reader::Reader;
 use crate::annotations::{self as keys, PREFIX, Place};
 use crate::dialect::Dialect;

@@ -1,6 +1,8 @@
 //! The parts of metadata that objects need. The rest is never parsed: somebody may have put a time into the managed
 //! fields that our types cannot represent, and that should not get in the way.
 
+mod resource;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -11,6 +13,7 @@ use kube_core::ObjectMeta;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+pub(crate) use self::resource::resource;
 use crate::annotations::FIELD_MANAGER;
 use crate::name::Name;
 use crate::raw::{self, Text};
@@ -365,44 +368,3 @@ impl<'de> Deserialize<'de> for Managers {
         })
     }
 }
-
-/// Makes a type with a field `metadata` a resource of the API. The field is a [`Metadata`], or has methods `object` and
-/// `object_mut` as well. `of_metadata` is true if only its metadata is read. Group, version, kind and plural follow. If
-/// objects of several kinds are of the type, these are made of what tells the kinds apart: `by` gives it a name and a type.
-macro_rules! resource {
-    (
-        $object:ty, $scope:ty, of_metadata: $of_metadata:literal, $($part:ident: $value:literal),+
-    ) => {
-        $crate::metadata::resource!(
-            $object, $scope, of_metadata: $of_metadata, by none: (), $($part: $value),+
-        );
-    };
-    (
-        $object:ty, $scope:ty, of_metadata: $of_metadata:literal, by $by:ident: $type:ty,
-        $($part:ident: $value:expr),+
-    ) => {
-        impl ::kube_core::Resource for $object {
-            type DynamicType = $type;
-            type Scope = $scope;
-
-            fn metadata_api() -> bool {
-                $of_metadata
-            }
-
-            $(fn $part($by: &$type) -> ::std::borrow::Cow<'_, str> {
-                let _ = $by;
-                $value.into()
-            })+
-
-            fn meta(&self) -> &::kube_core::ObjectMeta {
-                self.metadata.object()
-            }
-
-            fn meta_mut(&mut self) -> &mut ::kube_core::ObjectMeta {
-                self.metadata.object_mut()
-            }
-        }
-    };
-}
-
-pub(crate) use resource;

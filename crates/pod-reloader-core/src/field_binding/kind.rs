@@ -83,9 +83,9 @@ impl TryFrom<Written> for BoundKind {
             resource,
             kind,
             fill_on_create,
-        } = &written;
-        let mut names = [group, version, resource, kind].into_iter();
-        if !names.all(|it| is_name(it)) {
+        } = written;
+        let names = [&group, &version, &resource, &kind];
+        if !names.iter().all(|it| is_name(it)) {
             return Err(format!(
                 "{group:?}, {version:?}, {resource:?}, {kind:?}: group, version, resource and kind must be names"
             ));
@@ -99,11 +99,11 @@ impl TryFrom<Written> for BoundKind {
             ));
         }
         Ok(Self {
-            fill_on_create: *fill_on_create,
-            group: written.group.leak(),
-            version: written.version.leak(),
-            resource: written.resource.leak(),
-            kind: written.kind.leak(),
+            fill_on_create,
+            group: group.leak(),
+            version: version.leak(),
+            resource: resource.leak(),
+            kind: kind.leak(),
         })
     }
 }
