@@ -327,50 +327,24 @@ impl References {
 
 /// Turns claims with too many keys into claims on whole objects, and returns the first such object.
 fn within_room(claims: &mut [Claim]) -> Option<Rejected> {
-    let mut room = KeyRoom::default();
+    // The number and size of further keys that may be tracked individually.
+    let (mut keys, mut bytes) = (MAX_KEYS, MAX_KEY_BYTES);
     let mut first = None;
     for claim in claims {
-        if !room.take(&claim.extent) {
-            claim.extent = Extent::All;
-            first.get_or_insert(Rejected::TooManyKeys {
-                kind: claim.reference.kind,
-                name: claim.reference.name.clone(),
-            });
+        let Extent::Named(named) = &claim.extent else {
+            continue;
+        };
+        let size = named.iter().map(|key| key.len()).sum();
+        match (keys.checked_sub(named.len()), bytes.checked_sub(size)) {
+            (Some(other_keys), Some(other_bytes)) => (keys, bytes) = (other_keys, other_bytes),
+            _ => {
+                claim.extent = Extent::All;
+                first.get_or_insert(Rejected::TooManyKeys {
+                    kind: claim.reference.kind,
+                    name: claim.reference.name.clone(),
+                });
+            }
         }
     }
     first
-}
-
-/// The number and size of further keys that may be tracked individually.
-struct KeyRoom {
-    keys: usize,
-    bytes: usize,
-}
-
-impl Default for KeyRoom {
-    fn default() -> Self {
-        Self {
-            keys: MAX_KEYS,
-            bytes: MAX_KEY_BYTES,
-        }
-    }
-}
-
-impl KeyRoom {
-    /// Returns true if there is room for these keys, and takes it.
-    fn take(&mut self, extent: &Extent) -> bool {
-        let Extent::Named(named) = extent else {
-            return true;
-        };
-        let bytes = named.iter().map(|key| key.len()).sum();
-        let left = (
-            self.keys.checked_sub(named.len()),
-            self.bytes.checked_sub(bytes),
-        );
-        let (Some(keys), Some(bytes)) = left else {
-            return false;
-        };
-        *self = Self { keys, bytes };
-        true
-    }
 }
