@@ -68,14 +68,9 @@ impl Keyring {
         let mut bytes = [0; LENGTH];
         // Also hex in upper case is refused, which we never write.
         let is_lower = |text: &&str| !text.bytes().any(|byte| byte.is_ascii_uppercase());
-        let Some(seal) = seal.filter(is_lower) else {
-            return Sealed::Never;
-        };
-        if hex::decode_to_slice(seal, &mut bytes).is_err() {
-            return Sealed::Never;
-        }
-        let parts = parts(claim);
-        match self.maker(&parts, &bytes) {
+        let seal = seal.filter(is_lower);
+        let decoded = seal.and_then(|seal| hex::decode_to_slice(seal, &mut bytes).ok());
+        match decoded.and_then(|()| self.maker(&parts(claim), &bytes)) {
             Some(0) => Sealed::Now,
             Some(_) => Sealed::Before,
             None => Sealed::Never,
