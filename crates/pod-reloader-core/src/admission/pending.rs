@@ -185,24 +185,21 @@ impl Pending {
             }
         }
         if let Some(value) = self.restored() {
-            match decide(&self.workload, objects, keys, first_stamp) {
+            let baseline = match decide(&self.workload, objects, keys, first_stamp) {
                 Decision::Unchanged => {
                     return self.write(Desired::Hash(value), pins, Outcome::Unchanged);
                 }
-                Decision::Baseline(baseline) => {
-                    let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, pins, Outcome::Unchanged);
-                }
+                Decision::Baseline(baseline) => Some(baseline),
                 // SAP's value covers UIDs and resource versions, which differ in another cluster.
                 Decision::Set {
                     cause: Cause::ChangedBeforeTakeover,
                     ..
-                } => {
-                    let baseline = format!("{value}={}", self.hash(&contents, keys));
-                    let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, pins, Outcome::Unchanged);
-                }
-                Decision::Set { .. } | Decision::MissingConfig(_) => {}
+                } => Some(format!("{value}={}", self.hash(&contents, keys))),
+                Decision::Set { .. } | Decision::MissingConfig(_) => None,
+            };
+            if let Some(baseline) = baseline {
+                let desired = Desired::WithBaseline(value, &baseline);
+                return self.write(desired, pins, Outcome::Unchanged);
             }
         }
         let hash = self.hash(&contents, keys);
