@@ -103,7 +103,9 @@ impl Staging {
             return None;
         }
         let time = |key| annotation(key).and_then(duration::of_annotation);
-        let deadline = time(DEADLINE).or(facts.progress_deadline());
+        let progress = facts.progress_deadline_seconds;
+        let progress = progress.map(|seconds| Duration::from_secs(seconds.into()));
+        let deadline = time(DEADLINE).or(progress);
         let stage = annotation(STAGE).and_then(|stage| stage.parse().ok());
         Some(Box::new(Self {
             staged,
@@ -167,11 +169,6 @@ fn is_complete<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
 }
 
 impl Facts {
-    fn progress_deadline(&self) -> Option<Duration> {
-        let seconds = self.progress_deadline_seconds?;
-        Some(Duration::from_secs(seconds.into()))
-    }
-
     fn health(&self, kind: WorkloadKind, generation: i64) -> Health {
         if !kind.is_built_in() {
             let status = self.custom.as_deref();
