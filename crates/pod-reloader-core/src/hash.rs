@@ -123,12 +123,11 @@ pub struct HashKey {
 impl HashKey {
     /// Creates a key from these bytes, which must be random.
     pub fn new(bytes: [u8; KEY_LENGTH]) -> Self {
-        let mut id = KeyId([0; 4]);
         let digest = Sha256::new()
             .chain_update(b"pod-reloader key id\0")
             .chain_update(bytes)
             .finalize();
-        id.0.copy_from_slice(&digest[..4]);
+        let id = KeyId(std::array::from_fn(|at| digest[at]));
         Self { id, bytes }
     }
 

@@ -91,7 +91,5 @@ impl SeenStatus {
 
 fn digest(status: &impl Serialize) -> [u8; 16] {
     let bytes = Sha256::digest(serde_json::to_vec(status).expect("a status is JSON"));
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&bytes[..16]);
-    digest
+    std::array::from_fn(|at| bytes[at])
 }

@@ -68,9 +68,7 @@ pub fn convert(bytes: &[u8], value_type: ValueType) -> Result<Value, InvalidValu
 /// Returns a digest of a value. It stays in memory: a short value could be guessed from it.
 pub fn digest(value: &Value) -> [u8; 16] {
     let bytes = Sha256::digest(value.to_string());
-    let mut digest = [0; 16];
-    digest.copy_from_slice(&bytes[..16]);
-    digest
+    std::array::from_fn(|at| bytes[at])
 }
 
 #[cfg(test)]
