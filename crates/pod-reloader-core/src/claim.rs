@@ -111,15 +111,12 @@ impl Eq for Pattern {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::reference;
 
     #[test]
     fn an_object_that_is_absent_is_tracked_unless_only_its_replacement_needs_a_restart() {
         let claim = |needs| Claim {
-            reference: Arc::new(Reference {
-                kind: ConfigKind::ConfigMap,
-                namespace: Name::parse("ns").unwrap(),
-                name: Name::parse("app").unwrap(),
-            }),
+            reference: Arc::new(reference("app")),
             dialect: Dialect::PodReloader,
             needs,
             extent: Extent::All,

@@ -182,6 +182,7 @@ pub fn source_of(object: &Reference, mark: &str) -> Option<Reference> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::fixtures::name;
     use serde_json::{Value, json};
 
     /// Returns a ClusterConfigSync of Secret `platform/pull`, with some fields of its own.
@@ -198,10 +199,6 @@ pub(crate) mod tests {
         json_patch::merge(&mut object, &fields);
         let object: ClusterConfigSync = serde_json::from_value(object).unwrap();
         ConfigSync::try_from(&object).unwrap()
-    }
-
-    pub(crate) fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
     }
 
     fn labels(metadata: Value) -> NamespaceLabels {

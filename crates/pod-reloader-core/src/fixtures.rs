@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 
 use crate::object::{Object, WorkloadObject};
-use crate::workload::{Reading, Workload};
+use crate::workload::{Reading, Workload, WorkloadId};
 
 /// A Deployment in the namespace `ns`.
 pub(crate) fn deployment(name: &str) -> Builder {
@@ -129,12 +129,24 @@ pub(crate) fn digest_of(content: &Value) -> Digest {
     config_map(content).digest
 }
 
-pub(crate) fn reference(name: &str) -> Reference {
-    let parse = |name| Name::parse(name).unwrap();
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+/// Returns what names a Deployment in the namespace `ns`.
+pub(crate) fn id(text: &str) -> WorkloadId {
+    WorkloadId {
+        kind: WorkloadKind::DEPLOYMENT,
+        namespace: name("ns"),
+        name: text.into(),
+    }
+}
+
+pub(crate) fn reference(text: &str) -> Reference {
     Reference {
         kind: ConfigKind::ConfigMap,
-        namespace: parse("ns"),
-        name: parse(name),
+        namespace: name("ns"),
+        name: name(text),
     }
 }
 

@@ -150,9 +150,8 @@ pub fn digits(config_hash: &str) -> String {
 mod tests {
     use super::*;
     use crate::digest::Presence;
-    use crate::fixtures::{Builder, deployment, holding};
+    use crate::fixtures::{Builder, deployment, holding, reference};
     use crate::mark::Marks;
-    use crate::reference::ConfigKind;
 
     const HASH: &str =
         "v1.dcdaaec6.48a639467b0198a29241395d135eb7a8d25cb046628dc25951ea0ba3d94e2871";
@@ -213,11 +212,7 @@ mod tests {
 
     #[test]
     fn an_object_on_hold_holds_every_workload_that_tracks_it() {
-        let app = Reference {
-            kind: ConfigKind::ConfigMap,
-            namespace: crate::name::Name::parse("ns").unwrap(),
-            name: crate::name::Name::parse("app").unwrap(),
-        };
+        let app = reference("app");
         let mut object = holding("1").unwrap();
         let present = |object| Objects::from([(app.clone(), Presence::Present(object))]);
         let closed = |objects: &Objects| closed(None, objects, HASH, Timestamp::UNIX_EPOCH);

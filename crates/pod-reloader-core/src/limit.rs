@@ -120,13 +120,10 @@ impl Rollouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::name;
 
     const fn limits(cluster: usize, namespace: usize) -> Limits {
         Limits { cluster, namespace }
-    }
-
-    fn name(namespace: &str) -> Name {
-        Name::parse(namespace).unwrap()
     }
 
     /// Returns the limit that a namespace has reached, if rollouts are in progress in these namespaces.

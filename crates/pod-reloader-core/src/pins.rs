@@ -278,13 +278,9 @@ fn pinned(value: &str) -> Option<Option<Box<[Name]>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{digest_of, keyring};
+    use crate::fixtures::{digest_of, keyring, name};
     use crate::name::MAX_LENGTH;
     use serde_json::json;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
 
     #[test]
     fn pins_survive_being_written_and_read() {

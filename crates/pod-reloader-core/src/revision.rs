@@ -355,8 +355,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::keyring;
-    use crate::name::Name;
+    use crate::fixtures::{keyring, name};
     use crate::pins::claim;
     use crate::reference::Reference;
     use crate::seal::{COPY_OF, SEAL};
@@ -468,7 +467,6 @@ mod tests {
     #[test]
     fn a_copy_is_ours_by_its_seal_alone() {
         let keys = keyring(&[1]);
-        let name = |text: &str| Name::parse(text).unwrap();
         let place = Reference::config_map(&name("shop"), &name("app-0123456789"));
         let app = name("app");
         let seal = keys.seal(&claim(&place, &app));

@@ -263,14 +263,10 @@ const KUBE_SYSTEM: &str = "kube-system";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::deployment;
+    use crate::fixtures::{deployment, name};
     use crate::object::WorkloadObject;
     use serde_json::json;
     use std::collections::BTreeMap;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
 
     #[test]
     fn kube_system_and_our_own_namespace_are_never_managed() {

@@ -96,26 +96,20 @@ fn parts<'a>(claim: &Claim<'a>) -> [&'a str; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::HashKey;
-    use crate::name::Name;
+    use crate::fixtures::{keyring, name};
     use crate::reference::ConfigKind;
 
-    fn keys(of: &[u8]) -> Keyring {
-        let keys = of.iter().map(|byte| HashKey::new([*byte; 32]));
-        Keyring::new(keys.collect()).unwrap()
-    }
-
-    fn object(kind: ConfigKind, namespace: &str, name: &str) -> Reference {
+    fn object(kind: ConfigKind, namespace: &str, text: &str) -> Reference {
         Reference {
             kind,
-            namespace: Name::parse(namespace).unwrap(),
-            name: Name::parse(name).unwrap(),
+            namespace: name(namespace),
+            name: name(text),
         }
     }
 
     #[test]
     fn a_seal_holds_for_one_claim_about_one_object() {
-        let keys = keys(&[1]);
+        let keys = keyring(&[1]);
         let pull = object(ConfigKind::Secret, "shop", "pull");
         let claim = |purpose, object, of| Claim {
             purpose,
@@ -151,15 +145,15 @@ mod tests {
             object: &pull,
             of: "platform/pull@shop",
         };
-        let seal = keys(&[1]).seal(&claim);
-        assert_eq!(keys(&[2, 1]).sealed(&claim, Some(&seal)), Sealed::Before);
-        assert_eq!(keys(&[1, 2]).sealed(&claim, Some(&seal)), Sealed::Now);
-        assert_eq!(keys(&[2]).sealed(&claim, Some(&seal)), Sealed::Never);
+        let seal = keyring(&[1]).seal(&claim);
+        assert_eq!(keyring(&[2, 1]).sealed(&claim, Some(&seal)), Sealed::Before);
+        assert_eq!(keyring(&[1, 2]).sealed(&claim, Some(&seal)), Sealed::Now);
+        assert_eq!(keyring(&[2]).sealed(&claim, Some(&seal)), Sealed::Never);
     }
 
     #[test]
     fn what_is_no_seal_is_refused() {
-        let keys = keys(&[1]);
+        let keys = keyring(&[1]);
         let pull = object(ConfigKind::Secret, "shop", "pull");
         let claim = Claim {
             purpose: Purpose::Sync,

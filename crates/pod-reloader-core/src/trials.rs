@@ -78,8 +78,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::name;
     use crate::kind::WorkloadKind;
-    use crate::name::Name;
     use crate::object::WorkloadObject;
     use crate::scope::Scope;
     use crate::staging::Defaults;
@@ -98,7 +98,7 @@ mod tests {
             },
         });
         let object: WorkloadObject = serde_json::from_value(object).unwrap();
-        let scope = Scope::new([], Name::parse("operator").unwrap());
+        let scope = Scope::new([], name("operator"));
         let scope = scope.and_stages(Defaults {
             judges_all: true,
             ..Defaults::default()
@@ -134,7 +134,6 @@ mod tests {
 
     #[test]
     fn content_that_was_put_back_is_known_and_ends_the_trial() {
-        let name = |text: &str| Name::parse(text).unwrap();
         let undone = |copy: &str| Pins::from_iter([(name("app"), name(copy))]);
         let mut trials = Trials::default();
         trials.begin(Trial::of(&deployment(true), Instant::now()).unwrap());

@@ -353,9 +353,8 @@ mod tests {
     use crate::dialects::Dialects;
     use crate::digest::ConfigObject;
     use crate::duration::MAX_SETTLE_PERIOD;
-    use crate::fixtures::{Builder, config_map, deployment, objects};
+    use crate::fixtures::{Builder, config_map, deployment, objects, reference};
     use crate::mark::Marks;
-    use crate::name::Name;
     use crate::reference::{ConfigKind, Reference};
     use serde_json::json;
     use std::time::Duration;
@@ -487,8 +486,7 @@ mod tests {
         let web = speaking_stakater(deployment("web").annotated(key, "a.*"));
         let named = |kind, name| Reference {
             kind,
-            namespace: Name::parse("ns").unwrap(),
-            name: Name::parse(name).unwrap(),
+            ..reference(name)
         };
         let told = |there: Option<&[Reference]>| {
             let there = there.map(<[_]>::iter);

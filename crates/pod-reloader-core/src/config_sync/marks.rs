@@ -86,9 +86,9 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::super::TargetMetadata;
-    use super::super::tests::{name, sync, target};
+    use super::super::tests::{sync, target};
     use super::*;
-    use crate::fixtures::keyring;
+    use crate::fixtures::{keyring, name};
     use crate::seal::{COPY_OF, SEAL};
 
     /// Returns seals under these keys. All copies have one.

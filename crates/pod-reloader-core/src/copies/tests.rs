@@ -4,7 +4,7 @@ use super::*;
 use crate::annotations::Inherited;
 use crate::dialects::Dialects;
 use crate::digest::Aspects;
-use crate::fixtures::{Builder, deployment, holding, keyring, objects, reference};
+use crate::fixtures::{Builder, deployment, holding, keyring, name, objects, reference};
 use crate::kind::WorkloadKind;
 use crate::object::{Object, WorkloadObject};
 use crate::workload::Reading;
@@ -16,10 +16,6 @@ fn read(builder: Builder) -> Workload {
     reading.pins = true;
     let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &reading, &Inherited::default());
     workload.unwrap()
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
 }
 
 fn keys() -> Keyring {

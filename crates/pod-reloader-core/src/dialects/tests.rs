@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::annotations::Inherited;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
+use crate::fixtures::reference;
 use crate::kind::CustomResource;
 use crate::object::{Object, WorkloadObject};
 use crate::reference::ConfigKind::{ConfigMap, Secret};
@@ -162,8 +163,7 @@ fn object(name: &str, more: &Value) -> (Reference, Presence) {
     let parsed = ConfigObject::parse(object.to_string().as_bytes(), Aspects::default()).unwrap();
     let reference = Reference {
         kind,
-        namespace: Name::parse("ns").unwrap(),
-        name: Name::parse(name).unwrap(),
+        ..reference(name)
     };
     (reference, Presence::Present(parsed))
 }
@@ -1150,11 +1150,7 @@ fn matches_take_the_room_that_names_leave_and_no_more() {
     let list = [&listed.join(","), "match-.*"].join(",");
     let case = speaking(&[Dialect::Stakater]).annotated(&[(RELOAD, &list)]);
     let references = case.workload().references;
-    let there = (0..5).map(|n| Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: Name::parse("ns").unwrap(),
-        name: Name::parse(&format!("match-{n}")).unwrap(),
-    });
+    let there = (0..5).map(|n| reference(&format!("match-{n}")));
     let namespace = references.named().next().unwrap().namespace.clone();
     let there = there.map(|it| Reference {
         namespace: namespace.clone(),

@@ -3,15 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::keyring;
+use crate::fixtures::{keyring, name};
 use crate::name::MAX_LENGTH;
 
 fn keys() -> Keyring {
     keyring(&[1])
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
 }
 
 fn object() -> Reference {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::name;
 use crate::kind::WorkloadKind;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,10 +18,6 @@ struct Play {
 fn shop() -> &'static Name {
     static SHOP: LazyLock<Name> = LazyLock::new(|| name("shop"));
     &SHOP
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
 }
 
 fn release(text: &str) -> Release {

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::id;
 use crate::http_reload::Target;
-use crate::kind::WorkloadKind;
-use crate::name::Name;
 
 const DELAY: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -91,11 +90,7 @@ impl Play {
 
     /// Plays on until `seconds` have passed or the round has ended.
     fn until(&mut self, seconds: u64) -> Option<Result<usize, Failed>> {
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "web".into(),
-        };
+        let id = id("web");
         while self.seconds() < seconds {
             match self.round.step(self.now) {
                 Step::End(outcome) => return Some(outcome),
@@ -318,11 +313,7 @@ fn a_call_of_the_apiserver_that_fails_is_made_again_unless_it_is_refused() {
         let Step::List = play.round.step(play.now) else {
             panic!()
         };
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "web".into(),
-        };
+        let id = id("web");
         let pods = vec![serde_json::from_value(pod(1)).unwrap()];
         play.round.listed(&id, pods, play.now);
         play.round.not_synced("uid-1", is_refused, play.now);

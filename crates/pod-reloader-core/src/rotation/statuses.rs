@@ -116,15 +116,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::name;
 
     fn status(name: &str, generation: i64) -> PodStatus {
         let metadata = json!({"name": name, "namespace": "shop", "generation": generation});
         let status = json!({"secretProviderClassName": "db"});
         serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
-    }
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
     }
 
     fn classes() -> Classes {

@@ -4,15 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::kind::WorkloadKind;
-use crate::name::Name;
+use crate::fixtures;
 
 fn id(number: usize) -> WorkloadId {
-    WorkloadId {
-        kind: WorkloadKind::DEPLOYMENT,
-        namespace: Name::parse("shop").unwrap(),
-        name: format!("w{number:02}").into(),
-    }
+    fixtures::id(&format!("w{number:02}"))
 }
 
 /// Returns who each due workload of a set waits for. The set is given by stages and standings.

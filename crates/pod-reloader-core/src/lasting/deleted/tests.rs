@@ -1,19 +1,15 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::{self, name};
 use crate::kind::WorkloadKind;
 use crate::object::WorkloadObject;
 use crate::scope::Scope;
 
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
-}
-
 fn id(namespace: &str, text: &str) -> WorkloadId {
     WorkloadId {
-        kind: WorkloadKind::DEPLOYMENT,
         namespace: name(namespace),
-        name: text.into(),
+        ..fixtures::id(text)
     }
 }
 

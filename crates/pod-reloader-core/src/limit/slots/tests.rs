@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures;
 use crate::kind::WorkloadKind;
-use crate::name::Name;
 use crate::object::WorkloadObject;
 use crate::scope::Scope;
 use crate::staging::Defaults;
@@ -12,10 +12,6 @@ use crate::workload::Stall;
 
 fn now() -> Instant {
     Instant::now()
-}
-
-fn parse(name: &str) -> Name {
-    Name::parse(name).unwrap()
 }
 
 /// Returns a Deployment with so many available pods of one.
@@ -29,7 +25,7 @@ fn deployment(namespace: &str, name: &str, available: u64) -> Workload {
         },
     });
     let object: WorkloadObject = serde_json::from_value(object).unwrap();
-    let scope = Scope::new([], parse("operator")).and_stages(Defaults {
+    let scope = Scope::new([], fixtures::name("operator")).and_stages(Defaults {
         judges_all: true,
         ..Defaults::default()
     });

@@ -4,26 +4,17 @@ use serde_json::json;
 
 use super::*;
 use crate::annotations::{SOAK, STAGE};
+use crate::fixtures;
 use crate::kind::WorkloadKind;
-use crate::name::Name;
 use crate::object::WorkloadObject;
-use crate::reference::ConfigKind;
 use crate::scope::Scope;
 use crate::staging::{Defaults, Staged};
 
 /// The time within which a workload must become healthy.
 const DEADLINE: u64 = 600;
 
-fn parse(name: &str) -> Name {
-    Name::parse(name).unwrap()
-}
-
-fn object(name: &str) -> Reference {
-    Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: parse("shop"),
-        name: parse(name),
-    }
+fn object(text: &str) -> Reference {
+    Reference::config_map(&fixtures::name("shop"), &fixtures::name(text))
 }
 
 /// Returns a Deployment whose one pod is available or not. It soaks for so many seconds. `last` waits for all others.
@@ -43,7 +34,7 @@ fn deployment(name: &str, is_healthy: bool, soak: u64) -> Workload {
         },
     });
     let object: WorkloadObject = serde_json::from_value(object).unwrap();
-    let scope = Scope::new([], parse("operator")).and_stages(Defaults {
+    let scope = Scope::new([], fixtures::name("operator")).and_stages(Defaults {
         staged: Staged::Everything,
         soak: Duration::from_secs(30),
         deadline: Duration::from_secs(DEADLINE),
