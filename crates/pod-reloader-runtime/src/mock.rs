@@ -2,6 +2,7 @@
 
 pub mod lease;
 mod log;
+mod names;
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 pub use self::log::Log;
+pub use self::names::{id, keys, name, reference};
 use crate::budget::Budget;
 use crate::client::Clients;
 use crate::controller::Errors;

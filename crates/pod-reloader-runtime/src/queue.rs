@@ -149,21 +149,14 @@ impl<T: Item> Queue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
+    use crate::mock::{id, name};
     use pod_reloader_core::workload::WorkloadId;
     use std::time::Duration;
 
-    fn id(name: &str) -> WorkloadId {
-        id_in("ns", name)
-    }
-
-    fn id_in(namespace: &str, name: &str) -> WorkloadId {
-        let namespace = Name::parse(namespace).unwrap();
+    fn id_in(namespace: &str, text: &str) -> WorkloadId {
         WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace,
-            name: name.into(),
+            namespace: name(namespace),
+            ..id(text)
         }
     }
 

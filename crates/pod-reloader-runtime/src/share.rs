@@ -85,10 +85,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
+    use crate::mock::name;
 
     #[test]
     fn a_namespace_takes_no_more_than_its_share_and_leaves_the_others_theirs() {

@@ -119,13 +119,10 @@ fn about<K: Resource<DynamicType = ()>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::name;
     use http::Method;
     use http::header::CONTENT_TYPE;
     use pod_reloader_api::{ClusterConfigSync, FieldBinding};
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
 
     #[test]
     fn the_status_is_merged_into_that_of_the_object() {

@@ -119,8 +119,7 @@ impl<T: Item> Worker<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
+    use crate::mock::id;
     use pod_reloader_core::workload::WorkloadId;
     use tokio::time::{sleep, timeout};
 
@@ -162,11 +161,7 @@ mod tests {
             (count("handle"), count("handled"))
         };
         for name in ["once", "again", "broken", "later"] {
-            let id = WorkloadId {
-                kind: WorkloadKind::DEPLOYMENT,
-                namespace: Name::parse("ns").unwrap(),
-                name: name.into(),
-            };
+            let id = id(name);
             let pause = if name == "later" { 30 } else { 0 };
             worker.push(id, Instant::now() + Duration::from_secs(pause));
         }

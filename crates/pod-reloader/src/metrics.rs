@@ -254,9 +254,9 @@ const UNKNOWN_KEY: &str = "unknown";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::{id, name};
     use crate::runtime::error::CallError;
     use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
-    use pod_reloader_core::name::Name;
     use std::time::Duration;
 
     #[test]
@@ -323,9 +323,8 @@ mod tests {
     fn every_metric_that_was_set_is_shown() {
         let metrics = Metrics::new();
         let web = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("shop").unwrap(),
-            name: "web".into(),
+            namespace: name("shop"),
+            ..id("web")
         };
         metrics.restart(&web, Cause::Changed);
         metrics.admission(Some(Outcome::Unchanged));

@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::kind::BoundKind;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::Scope;
 use prometheus_client::registry::Registry;
@@ -23,6 +22,7 @@ use tokio::time::sleep;
 use super::binder::Binder;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, Watched, What};
+pub(super) use crate::mock::name;
 use crate::mock::{self, Answer};
 use crate::runtime::own::Serves;
 
@@ -550,8 +550,4 @@ pub(super) fn hanging() -> BoundKind {
 
 fn encoded(value: &str) -> Value {
     serde_json::to_value(ByteString(value.into())).unwrap()
-}
-
-pub(super) fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
 }

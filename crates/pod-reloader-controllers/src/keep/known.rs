@@ -201,15 +201,11 @@ fn weight(object: &Reference, kept: &Kept) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
     use pod_reloader_core::kept::{KEPT, KeptMetadata};
     use serde_json::json;
 
     use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
+    use crate::mock::{keys, name};
 
     fn object(namespace: &str, object: &str) -> Reference {
         Reference::config_map(&name(namespace), &name(object))
@@ -222,8 +218,7 @@ mod tests {
             "managedFields": [{"manager": "pod-reloader"}],
         });
         let metadata: KeptMetadata = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
-        metadata.kept(&keys).unwrap()
+        metadata.kept(&keys()).unwrap()
     }
 
     impl Known {

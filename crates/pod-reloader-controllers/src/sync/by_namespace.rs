@@ -98,6 +98,7 @@ impl<T> Extend<(Name, T)> for ByNamespace<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::name;
 
     impl<T> FromIterator<(Name, T)> for ByNamespace<T> {
         fn from_iter<I: IntoIterator<Item = (Name, T)>>(all: I) -> Self {
@@ -105,10 +106,6 @@ mod tests {
             map.extend(all);
             map
         }
-    }
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
     }
 
     #[test]

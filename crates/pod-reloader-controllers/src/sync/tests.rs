@@ -15,10 +15,10 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::sleep;
 
 use super::metrics::SyncMetrics;
-use super::state::tests::{key_of_pull, name, namespaces, sync};
+use super::state::tests::{key_of_pull, namespaces, sync};
 use super::syncer::{Own, Syncer};
 use crate::live::keys::Keys;
-use crate::mock::{self, Answer};
+use crate::mock::{self, Answer, name};
 use crate::runtime::own::Serves;
 
 const A_TENTH: Duration = Duration::from_millis(100);

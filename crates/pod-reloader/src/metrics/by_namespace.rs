@@ -87,16 +87,15 @@ fn labelled(namespace: &str) -> Label {
 #[cfg(test)]
 mod tests {
     use pod_reloader_core::decision::Cause;
-    use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::workload::WorkloadId;
 
     use super::*;
+    use crate::mock;
 
     fn web(namespace: &str) -> WorkloadId {
         WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse(namespace).unwrap(),
-            name: "web".into(),
+            namespace: mock::name(namespace),
+            ..mock::id("web")
         }
     }
 

@@ -215,16 +215,15 @@ pub(crate) fn about(workload: &Workload) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::reference::ConfigKind;
     use std::collections::BTreeSet;
 
     fn reference(name: &str) -> Reference {
-        let parse = |name| Name::parse(name).unwrap();
         Reference {
             kind: ConfigKind::Secret,
-            namespace: parse("ns"),
-            name: parse(name),
+            ..mock::reference(name)
         }
     }
 
@@ -252,8 +251,7 @@ mod tests {
     fn the_event_about_a_halt_names_the_workload_that_has_failed_as_data() {
         let first = || WorkloadId {
             kind: WorkloadKind::STATEFUL_SET,
-            namespace: Name::parse("ns").unwrap(),
-            name: "first".into(),
+            ..mock::id("first")
         };
         for notice in [Notice::Halted(first()), Notice::AwaitsStage(first())] {
             let related = notice.event().related.unwrap();

@@ -63,22 +63,17 @@ impl LoopStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::id;
     use crate::report::notice::Notice;
     use crate::restart::passes::{Passes, Pending};
     use pod_reloader_core::gate::Closed;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
     use tokio::time::Instant;
 
     const UID: &str = "7d6f";
 
     fn web() -> Asked {
         Asked {
-            id: WorkloadId {
-                kind: WorkloadKind::DEPLOYMENT,
-                namespace: Name::parse("ns").unwrap(),
-                name: "web".into(),
-            },
+            id: id("web"),
             uid: UID.into(),
         }
     }

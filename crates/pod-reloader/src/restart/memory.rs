@@ -223,17 +223,12 @@ impl Fingerprints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
+    use crate::mock::{id, reference};
 
     #[test]
     fn only_workloads_of_which_something_is_remembered_take_room() {
         let memories = Memories::default();
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "web".into(),
-        };
+        let id = id("web");
         let known = || memories.0.lock().len();
         assert!(memories.with(&id, |memory| memory.trials.is_none()));
         assert_eq!(known(), 0);
@@ -250,11 +245,7 @@ mod tests {
     #[test]
     fn the_table_becomes_smaller_as_workloads_come_to_rest() {
         let memories = Memories::default();
-        let id = |number: usize| WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: number.to_string().into(),
-        };
+        let id = |number: usize| id(&number.to_string());
         for number in 0..1_000 {
             memories.with(&id(number), |memory| memory.is_foreign = true);
         }
@@ -271,16 +262,12 @@ mod tests {
 
     #[test]
     fn entries_are_unchanged_until_they_differ_from_when_the_hash_was_right() {
-        let object = |name: &str| {
-            let [namespace, name] = ["ns", name].map(|it| Name::parse(it).unwrap());
-            Reference::config_map(&namespace, &name)
-        };
         let mut fingerprints = Fingerprints::default();
         let mut unchanged = |now: &[(&str, u64)], is_right| {
-            let now = now.iter().map(|&(name, print)| (object(name), print));
+            let now = now.iter().map(|&(name, print)| (reference(name), print));
             fingerprints.unchanged(now.collect(), is_right)
         };
-        let [a, b] = ["a", "b"].map(object);
+        let [a, b] = ["a", "b"].map(reference);
         let both = HashSet::from([a.clone(), b.clone()]);
         assert_eq!(unchanged(&[("b", 1), ("a", 1)], true), both);
         let only_a = HashSet::from([a]);

@@ -166,10 +166,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
+    use crate::mock::name;
 
     /// Returns a Deployment that lists the ConfigMap `app`.
     fn web() -> Workload {

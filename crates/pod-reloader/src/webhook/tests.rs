@@ -19,7 +19,7 @@ use k8s_openapi::ByteString;
 use kube::Client;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::gate::digits;
-use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
+use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::sync_status::{Report, SyncStatus};
@@ -29,6 +29,7 @@ use tower::{ServiceExt, service_fn};
 use super::body::*;
 use super::*;
 use crate::live::reads::Reader;
+use crate::mock::{keys, name, reference};
 use crate::runtime::budget::{BYTES, Budget};
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
@@ -766,17 +767,11 @@ fn update(old: &Value, new: &Value) -> Value {
 /// Returns the config hash of [`deployment`] from the objects of the apiserver.
 fn hash() -> String {
     let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default()).unwrap();
-    let reference = |name| Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: Name::parse("ns").unwrap(),
-        name: Name::parse(name).unwrap(),
-    };
     let objects = Objects::from([
         (reference("app"), Presence::Present(app)),
         (reference("absent"), Presence::Absent),
     ]);
-    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
-    keys.hash(&Contents::whole(&objects)).to_string()
+    keys().hash(&Contents::whole(&objects)).to_string()
 }
 
 fn config_map() -> Value {

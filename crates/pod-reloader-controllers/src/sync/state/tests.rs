@@ -10,10 +10,7 @@ use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 
 use super::*;
-
-pub(in crate::sync) fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
-}
+use crate::mock::name;
 
 pub(in crate::sync) fn key_of_pull() -> Key {
     (ConfigKind::Secret, name("pull"))

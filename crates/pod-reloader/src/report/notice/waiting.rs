@@ -68,21 +68,15 @@ fn named(release: &Release) -> NamedObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock::{id, reference};
     use jiff::Zoned;
     use pod_reloader_core::decision::Cause;
     use pod_reloader_core::discovery::Unmet;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
     use pod_reloader_core::reference::ConfigKind;
-    use pod_reloader_core::workload::WorkloadId;
 
     #[test]
     fn what_a_restart_waits_for_is_told_as_data() {
-        let first = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "first".into(),
-        };
+        let first = id("first");
         let halted = Notice::Halted(first).waiting().unwrap();
         assert_eq!(halted.reason, "RestartHalted");
         assert!(halted.is_problem);
@@ -90,8 +84,7 @@ mod tests {
         let missing = ["a", "b", "c", "d"].map(|name| Unmet {
             reference: Reference {
                 kind: ConfigKind::Secret,
-                namespace: Name::parse("ns").unwrap(),
-                name: Name::parse(name).unwrap(),
+                ..reference(name)
             },
             key: None,
             is_binary: false,

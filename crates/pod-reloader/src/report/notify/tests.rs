@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::object::WorkloadObject;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::scope::{Labels, Scope};
@@ -31,6 +30,7 @@ use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, MinTlsVe
 
 use super::retry::Failure;
 use super::*;
+use crate::mock;
 
 /// A part of every URL here. It must never show up anywhere else.
 const CREDENTIAL: &str = "T0KEN";
@@ -295,13 +295,12 @@ fn of_restarts(
 pub(super) fn reference(name: &str) -> Reference {
     Reference {
         kind: ConfigKind::Secret,
-        namespace: Name::parse("ns").unwrap(),
-        name: Name::parse(name).unwrap(),
+        ..mock::reference(name)
     }
 }
 
 pub(super) fn workload(name: &str) -> Workload {
-    let scope = Scope::new([], Name::parse("operator").unwrap());
+    let scope = Scope::new([], mock::name("operator"));
     let scope = scope.with(Labels::default(), Dialects::default());
     let object = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": "u", "generation": 1},

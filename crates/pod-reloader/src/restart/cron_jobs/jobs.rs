@@ -116,12 +116,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::mock::{Answer, client};
+    use crate::mock::{Answer, client, id};
     use jiff::Timestamp;
     use parking_lot::Mutex;
     use pod_reloader_core::cron_job::Run;
-    use pod_reloader_core::kind::WorkloadKind;
-    use pod_reloader_core::name::Name;
     use serde_json::{Value, json};
 
     #[tokio::test]
@@ -146,11 +144,7 @@ mod tests {
             noted.lock().push((format!("{} {path}", head.method), body));
             ready(answer)
         });
-        let id = WorkloadId {
-            kind: WorkloadKind::DEPLOYMENT,
-            namespace: Name::parse("ns").unwrap(),
-            name: "nightly".into(),
-        };
+        let id = id("nightly");
         let cron_job: CronJob = serde_json::from_value(object).unwrap();
         let Run::Begin(replaced) = cron_job.run(Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH)
         else {

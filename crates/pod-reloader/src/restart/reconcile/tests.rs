@@ -26,9 +26,7 @@ use pod_reloader_core::brake::WINDOW;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
-use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::limit::Limits;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::object::WorkloadObject;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::release::Tool;
@@ -39,6 +37,7 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call, Reaction};
 use super::*;
+use crate::mock::{id, keys, name, reference};
 use crate::restart::progress::MAX_SETTLE_PERIODS;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::reload_rounds::Reloads;
@@ -1115,26 +1114,6 @@ fn hashed(mut object: Value, hash: &str) -> Value {
     object
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
-}
-
-fn id(text: &str) -> WorkloadId {
-    WorkloadId {
-        kind: WorkloadKind::DEPLOYMENT,
-        namespace: name("ns"),
-        name: text.into(),
-    }
-}
-
-fn reference(text: &str) -> Reference {
-    Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: name("ns"),
-        name: name(text),
-    }
-}
-
 /// Returns the right config hash of a Deployment that lists only this ConfigMap.
 fn hash_of(config_map: &str, object: &Value) -> String {
     hash_of_all([(config_map, object)])
@@ -1148,10 +1127,6 @@ fn hash_of_all<'a>(config_maps: impl IntoIterator<Item = (&'a str, &'a Value)>) 
     };
     let objects: Objects = config_maps.into_iter().map(read).collect();
     keys().hash(&Contents::whole(&objects)).to_string()
-}
-
-fn keys() -> Keyring {
-    Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
 }
 
 /// Asserts that the pauses between `times` become longer and longer.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::live::keys::Keys;
 use crate::metrics::Metrics;
-use crate::mock::{self, Chunks};
+use crate::mock::{self, Chunks, name};
 use crate::restart::progress::Progress;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::settings::Settings;
@@ -264,10 +264,6 @@ fn workload(namespace: &str) -> Value {
         "metadata": {"name": "web", "namespace": namespace, "resourceVersion": "1", "annotations": {CONFIG_MAPS: "app"}},
         "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
     })
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

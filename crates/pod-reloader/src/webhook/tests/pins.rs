@@ -63,10 +63,9 @@ fn pinned() -> Value {
 
 fn copy() -> String {
     let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default());
-    let [app_name, namespace] = ["app", "ns"].map(|it| Name::parse(it).unwrap());
-    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    let (keys, namespace) = (keys(), name("ns"));
     let names = CopyNames::new(&keys, &namespace);
-    names.name_for(&app_name, &app.unwrap().digest).to_string()
+    names.name_for(&name("app"), &app.unwrap().digest).to_string()
 }
 
 async fn annotations_of(router: &Router, review: &Value) -> Value {

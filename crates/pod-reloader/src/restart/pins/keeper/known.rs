@@ -182,10 +182,7 @@ impl Look {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
-    }
+    use crate::mock::name;
 
     fn look(copies: usize, unused: usize) -> Arc<Look> {
         let uid = |number: usize| -> Box<str> { format!("{number:036}").into() };

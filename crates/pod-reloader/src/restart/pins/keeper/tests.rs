@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use pod_reloader_core::annotations::PINS;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject};
-use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
+use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
 use pod_reloader_core::pins::plain_copy_name;
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use super::unused::REFUSED_AT_ONCE;
 use super::*;
 use crate::live::keys::Keys;
-use crate::mock::{self, Answer};
+use crate::mock::{self, Answer, keys, name};
 use crate::restart::progress::Progress;
 use crate::restart::recent_writes::RecentWrites;
 use crate::restart::reconcile::Reconciler;
@@ -189,14 +189,6 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let running = keeper.clone();
     tokio::spawn(async move { running.worker.run(&running).await });
     keeper
-}
-
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
-}
-
-fn keys() -> Keyring {
-    Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
 }
 
 /// Returns the name that earlier versions gave to the copy of ConfigMap `app` with this content.

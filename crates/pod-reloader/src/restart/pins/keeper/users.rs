@@ -236,7 +236,6 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use pod_reloader_core::annotations::{Inherited, PIN, PINS};
-    use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::mark::{COPY, STANDS_IN};
     use pod_reloader_core::object::WorkloadObject;
@@ -248,13 +247,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::mock::{keys, name};
 
     fn read<T: DeserializeOwned>(object: Value) -> T {
         serde_json::from_str(&object.to_string()).unwrap()
-    }
-
-    fn name(text: &str) -> Name {
-        Name::parse(text).unwrap()
     }
 
     /// Returns the pins of one ConfigMap.
@@ -265,10 +261,6 @@ mod tests {
     fn metadata(name: &str, owner: &str) -> Value {
         let owner = json!({"apiVersion": "v1", "kind": "Any", "name": "any", "uid": owner, "controller": true});
         json!({"name": name, "namespace": "shop", "uid": name, "ownerReferences": [owner]})
-    }
-
-    fn keys() -> Keyring {
-        Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
     }
 
     fn copy(name: &str) -> CopyMetadata {
