@@ -33,6 +33,7 @@ pub mod kyverno;
 mod launch;
 pub mod load;
 mod machine;
+mod mentions;
 mod mounted_secret;
 mod operator;
 pub mod oracle;
@@ -70,6 +71,7 @@ pub use installation::{
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};
 pub use machine::MachineProcess;
+pub use mentions::mentions;
 pub use operator::Operator;
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use own_kinds::{OwnKind, own_kinds};

@@ -5,7 +5,7 @@ mod pods;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, Workload, config_map, secret};
-use pod_reloader_e2e::{Options, Scene, Snapshot};
+use pod_reloader_e2e::{Options, Scene, Snapshot, mentions};
 use serde_json::{Value, json};
 
 use self::pods::Pods;
@@ -87,7 +87,7 @@ async fn pods_reload_in_place_and_are_restarted_if_one_of_them_cannot() -> Resul
         pods.refuse_one();
         scene.apply(&[config_map("app", "4")]).await?;
         let failed = scene.event(&web, "ReloadFailed").await?;
-        ensure!(failed.contains("answered 500"), "{failed}");
+        mentions(&failed, "answered 500")?;
         says(scene, &web, "restarting pods: ConfigMap app changed").await?;
         scene.rolls_once(&web, &before).await?;
         Ok(())
@@ -111,11 +111,7 @@ async fn what_pods_have_in_their_environment_restarts_them_with_a_warning() -> R
         let output = scene
             .kubectl_output(&["apply", "--filename=-"], &manifest)
             .await?;
-        ensure!(
-            output.stderr.contains("as files alone"),
-            "{}",
-            output.stderr
-        );
+        mentions(&output.stderr, "as files alone")?;
         let before = scene.snapshot(&env).await?;
         let mark = scene.mark().await?;
         scene.apply(&[config_map("app", "2")]).await?;

@@ -20,7 +20,7 @@ use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
     Attempt, CANARY, ControlPlane, Options, Output, PATIENCE, Scene, done_if,
-    has_mutating_policies, wait_for,
+    has_mutating_policies, mentions, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -101,10 +101,7 @@ async fn explain_shows_what_is_tracked_and_why_it_was_restarted(scene: &Scene) -
     // The webhook set the hash, and it makes no Events.
     ensure!(before["lastRestart"]["manager"].is_null(), "{before:#}");
     let told = text(scene, &["explain", "deploy", "web"]).await?;
-    ensure!(
-        told.contains("it came with a write of the workload, "),
-        "{told}"
-    );
+    mentions(&told, "it came with a write of the workload, ")?;
 
     scene.apply(&[config_map("app", "2")]).await?;
     scene.event(&web, "ConfigChanged").await?;
@@ -143,7 +140,7 @@ async fn explain_shows_what_is_tracked_and_why_it_was_restarted(scene: &Scene) -
         "restarting pods: ConfigMap app changed",
         "once all have been unchanged for 0.3 s",
     ] {
-        ensure!(text.contains(line), "{line} is not in\n{text}");
+        mentions(&text, line)?;
     }
     ensure!(
         !text.contains('\u{1b}'),
@@ -173,8 +170,8 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
         let told = explained(scene, &stale, &[]).await?;
         ensure!(told["syncStatus"] == "restart due for a change", "{told:#}");
         let in_words = text_of(scene, &["explain", "sts/stale"], 1).await?;
-        ensure!(in_words.contains("out of date"), "{in_words}");
-        ensure!(in_words.contains("--reconcile=none"), "{in_words}");
+        mentions(&in_words, "out of date")?;
+        mentions(&in_words, "--reconcile=none")?;
         let told = explained(scene, &held, &[]).await?;
         ensure!(told["syncStatus"] == "missing config", "{told:#}");
         ensure!(told["waitsFor"] == json!(["Secret needed"]), "{told:#}");
@@ -193,10 +190,7 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
             "{missing:?}"
         );
         let unknown = plugin(scene, &["explain", "pod/web"]).await?;
-        ensure!(
-            unknown.stderr.contains("no kind of workload"),
-            "{unknown:?}"
-        );
+        mentions(&unknown.stderr, "no kind of workload")?;
         Ok(())
     })
     .await
@@ -247,9 +241,9 @@ pub(crate) async fn custom_resources_are_explained(control_plane: ControlPlane) 
         // The controller does not run here: all that can be told is that nothing is pending.
         let waited = plugin(scene, &["wait", "rollout/by-time"]).await?;
         ensure!(waited.code == Some(3), "{waited:?}");
-        ensure!(waited.stdout.contains("nothing is pending"), "{waited:?}");
+        mentions(&waited.stdout, "nothing is pending")?;
         let told = text(scene, &["explain", "rollout/by-time"]).await?;
-        ensure!(told.contains("it is restarted by a time"), "{told}");
+        mentions(&told, "it is restarted by a time")?;
 
         let nightly = json!({
             "apiVersion": "batch/v1",
@@ -267,12 +261,9 @@ pub(crate) async fn custom_resources_are_explained(control_plane: ControlPlane) 
         });
         scene.apply(&[nightly]).await?;
         let waited = text(scene, &["wait", "cronjob/nightly"]).await?;
-        ensure!(
-            waited.contains("its next run reads the current objects"),
-            "{waited}"
-        );
+        mentions(&waited, "its next run reads the current objects")?;
         let told = text(scene, &["explain", "cronjob/nightly"]).await?;
-        ensure!(told.contains("current: its next run reads"), "{told}");
+        mentions(&told, "current: its next run reads")?;
         Ok(())
     })
     .await
@@ -327,11 +318,8 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start(
     let is_needed = all[2]["needs"] == json!(["the object"]);
     ensure!(all[2]["restarts"] == false && is_needed, "{impact:#}");
     let told = text(scene, &["impact", "secret/creds"]).await?;
-    ensure!(told.contains("restarts 2 workloads with 4 pods."), "{told}");
-    ensure!(
-        told.contains("2 workloads could not start without it."),
-        "{told}"
-    );
+    mentions(&told, "restarts 2 workloads with 4 pods.")?;
+    mentions(&told, "2 workloads could not start without it.")?;
 
     let restarted = async |key: &str| {
         let impact = json_of(scene, &["impact", "cm/app", "--key", key]).await?;
@@ -349,10 +337,7 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start(
         "{absent}"
     );
     let key = text_of(scene, &["impact", "secret/creds", "--key=nope"], 0).await?;
-    ensure!(
-        key.contains("has no key nope. Adding it restarts 2 workloads"),
-        "{key}"
-    );
+    mentions(&key, "has no key nope. Adding it restarts 2 workloads")?;
     Ok(())
 }
 
@@ -363,7 +348,7 @@ async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
         scene.apply(&[config_map("app", "2")]).await?;
         let waited = plugin(scene, &["wait", "deploy/web", "--timeout=120s"]).await?;
         ensure!(waited.code == Some(0), "{waited:?}");
-        ensure!(waited.stderr.contains("a restart is due"), "{waited:?}");
+        mentions(&waited.stderr, "a restart is due")?;
         let after = scene.snapshot(&web).await?;
         ensure!(
             after.key == Some(scene.expected_key(&web).await?),
@@ -394,16 +379,8 @@ async fn wait_says_what_it_waited_for_in_vain(scene: &Scene) -> Result<()> {
     scene.delete("configmap/gone").await?;
     let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
     ensure!(waited.code == Some(1), "{waited:?}");
-    ensure!(
-        waited
-            .stdout
-            .contains("not in time: its pods could not start"),
-        "{waited:?}"
-    );
-    ensure!(
-        waited.stdout.contains("without ConfigMap gone"),
-        "{waited:?}"
-    );
+    mentions(&waited.stdout, "not in time: its pods could not start")?;
+    mentions(&waited.stdout, "without ConfigMap gone")?;
     let usage = plugin(scene, &["wait"]).await?;
     ensure!(usage.code == Some(2), "{usage:?}");
 
@@ -413,14 +390,8 @@ async fn wait_says_what_it_waited_for_in_vain(scene: &Scene) -> Result<()> {
     // A paused workload makes no progress, so waiting gains nothing for the other one.
     let both = ["wait", "deploy/held", "deploy/stuck", "--timeout=10m"];
     let waited = text_of(scene, &both, 1).await?;
-    ensure!(
-        waited.contains("deploy/held: not waited for: its pods"),
-        "{waited}"
-    );
-    ensure!(
-        waited.contains("deploy/stuck: the workload is paused"),
-        "{waited}"
-    );
+    mentions(&waited, "deploy/held: not waited for: its pods")?;
+    mentions(&waited, "deploy/stuck: the workload is paused")?;
     Ok(())
 }
 
@@ -497,11 +468,7 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
             "1 up to date",
             "none in the last hour",
         ] {
-            ensure!(
-                healthy.stdout.contains(line),
-                "{line} is not in\n{}",
-                healthy.stdout
-            );
+            mentions(&healthy.stdout, line)?;
         }
 
         for replica in scene.replicas() {
@@ -534,7 +501,7 @@ async fn status_names_workloads_that_are_behind() -> Result<()> {
         let status = plugin(scene, &["status", &own]).await?;
         ensure!(status.code == Some(1), "{status:?}");
         let line = format!("1 out of date: Deployment {}/web", scene.namespace);
-        ensure!(status.stdout.contains(&line), "{}", status.stdout);
+        mentions(&status.stdout, &line)?;
         Ok(())
     })
     .await
@@ -601,10 +568,7 @@ async fn status_reports_nothing_that_is_over_or_yet_to_come_as_a_fault() -> Resu
         ];
         status_is("status to leave it its settle period", 0, &due).await?;
         let one = text(scene, &["status", &own, "--ask=1"]).await?;
-        ensure!(
-            one.contains("3 not asked about (--ask=4 asks about all)"),
-            "{one}"
-        );
+        mentions(&one, "3 not asked about (--ask=4 asks about all)")?;
         Ok(())
     })
     .await
@@ -629,11 +593,7 @@ async fn status_compares_no_clocks(scene: &Scene) -> Result<()> {
         "none: somebody has not renewed the Lease for",
         "none: it is switched off",
     ] {
-        ensure!(
-            told.stdout.contains(line),
-            "{line} is not in\n{}",
-            told.stdout
-        );
+        mentions(&told.stdout, line)?;
     }
 
     let renew = async {
@@ -655,11 +615,7 @@ async fn status_compares_no_clocks(scene: &Scene) -> Result<()> {
         "ok  Leader     somebody",
         "none in the cluster: it runs elsewhere",
     ] {
-        ensure!(
-            told.stdout.contains(line),
-            "{line} is not in\n{}",
-            told.stdout
-        );
+        mentions(&told.stdout, line)?;
     }
     Ok(())
 }
@@ -695,9 +651,9 @@ async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Resul
             "whether the operator selects namespace {}: you may not get",
             scene.namespace
         );
-        ensure!(told.contains(&line), "{told}");
+        mentions(&told, &line)?;
         let explained = plugin(scene, &["explain", "deploy/web", "--as=few", &own]).await?;
-        ensure!(explained.stdout.contains(&line), "{explained:?}");
+        mentions(&explained.stdout, &line)?;
         let told = text(scene, &["impact", "cm/app", &own]).await?;
         ensure!(!told.contains("Not seen"), "{told}");
         Ok(())
@@ -729,7 +685,7 @@ async fn the_plugin_uses_the_proxy_of_the_kubeconfig(scene: &Scene) -> Result<()
         told = kubectl.output(&impact, "") => told?,
         failed = tunnel(&listener, &tunnels) => return failed.context("the proxy"),
     };
-    ensure!(told.stdout.contains("restarts 1 workload"), "{told:?}");
+    mentions(&told.stdout, "restarts 1 workload")?;
     ensure!(tunnels.into_inner() > 0, "it went past the proxy: {told:?}");
     Ok(())
 }
@@ -777,38 +733,23 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
             "ConfigMap app   yes".to_owned(),
             "Secret creds    ?".to_owned(),
         ] {
-            ensure!(
-                explained.stdout.contains(&line),
-                "{line} is not in\n{}",
-                explained.stdout
-            );
+            mentions(&explained.stdout, &line)?;
         }
         let impact = plugin(scene, &[&["impact", "secret/creds"], &viewer[..]].concat()).await?;
-        ensure!(
-            impact.stdout.contains("which you may not see"),
-            "{impact:?}"
-        );
-        ensure!(impact.stdout.contains("restarts 1 workload"), "{impact:?}");
+        mentions(&impact.stdout, "which you may not see")?;
+        mentions(&impact.stdout, "restarts 1 workload")?;
         let waited = plugin(scene, &[&["wait", "deploy/web"], &viewer[..]].concat()).await?;
         ensure!(waited.code == Some(3), "{waited:?}");
-        ensure!(
-            waited.stdout.contains(r#"User "viewer" cannot patch"#),
-            "{waited:?}"
-        );
+        mentions(&waited.stdout, r#"User "viewer" cannot patch"#)?;
         let status = plugin(scene, &[&["status"], &viewer[..]].concat()).await?;
         ensure!(status.code == Some(3), "{status:?}");
-        ensure!(
-            status
-                .stdout
-                .contains("No pod-reloader was found where you may look"),
-            "{status:?}"
-        );
+        mentions(
+            &status.stdout,
+            "No pod-reloader was found where you may look",
+        )?;
         let graph = plugin(scene, &[&["graph", "--output=json"], &viewer[..]].concat()).await?;
         ensure!(graph.code == Some(3), "{graph:?}");
-        ensure!(
-            graph.stderr.contains("you may not list secrets"),
-            "{graph:?}"
-        );
+        mentions(&graph.stderr, "you may not list secrets")?;
         let graph: Value = serde_json::from_str(&graph.stdout)?;
         ensure!(graph["objects"][1]["exists"].is_null(), "{graph:#}");
 
@@ -820,15 +761,9 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         ensure!(all.code == Some(0), "{all:?}");
         ensure!(all.stdout.starts_with("deployments.apps/web: "), "{all:?}");
         ensure!(all.stdout.lines().count() == 1, "{all:?}");
-        ensure!(
-            all.stderr.contains("left out: 1 workload not managed"),
-            "{all:?}"
-        );
+        mentions(&all.stderr, "left out: 1 workload not managed")?;
         let graph = plugin(scene, &["graph", "--output=json", "--as=editor"]).await?;
-        ensure!(
-            graph.stderr.contains("left out: 1 workload not managed"),
-            "{graph:?}"
-        );
+        mentions(&graph.stderr, "left out: 1 workload not managed")?;
         let graph: Value = serde_json::from_str(&graph.stdout)?;
         ensure!(
             graph["workloads"].as_array().map(Vec::len) == Some(1),
@@ -836,7 +771,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         );
         let alone = plugin(scene, &["wait", "deploy/alone", "--as=editor"]).await?;
         ensure!(alone.code == Some(3), "{alone:?}");
-        ensure!(alone.stdout.contains("no annotation"), "{alone:?}");
+        mentions(&alone.stdout, "no annotation")?;
         // A user who may not list some kind cannot get an answer about all workloads.
         let verbs = json!(["get", "list", "patch"]);
         let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": verbs}]);
@@ -846,19 +781,13 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         may_list(scene, namespace, "deployer").await?;
         let some = plugin(scene, &["wait", "--all", "--as=deployer"]).await?;
         ensure!(some.code == Some(3), "{some:?}");
-        ensure!(
-            some.stdout.contains("deployments.apps/web: 1 of 1"),
-            "{some:?}"
-        );
-        ensure!(
-            some.stderr.contains("you may not list statefulsets"),
-            "{some:?}"
-        );
+        mentions(&some.stdout, "deployments.apps/web: 1 of 1")?;
+        mentions(&some.stderr, "you may not list statefulsets")?;
 
         let nobody = plugin(scene, &["explain", "deploy/web", "--as=nobody"]).await?;
         ensure!(nobody.code == Some(3), "{nobody:?}");
         let told = "Error from server (Forbidden): deployments.apps \"web\" is forbidden: User \"nobody\" cannot get";
-        ensure!(nobody.stderr.contains(told), "{nobody:?}");
+        mentions(&nobody.stderr, told)?;
         Ok(())
     })
     .await
@@ -890,23 +819,16 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
     let run = async |args: &[&str]| plugin.output(args, "").await;
     let explained = run(&["explain", "deploy/web"]).await?;
     ensure!(explained.code == Some(1), "{explained:?}");
-    ensure!(
-        explained
-            .stdout
-            .contains("no pod-reloader was found in this cluster"),
-        "{explained:?}"
-    );
+    mentions(
+        &explained.stdout,
+        "no pod-reloader was found in this cluster",
+    )?;
     let status = run(&["status"]).await?;
     ensure!(status.code == Some(1), "{status:?}");
-    ensure!(
-        status
-            .stdout
-            .contains("No pod-reloader was found in this cluster"),
-        "{status:?}"
-    );
+    mentions(&status.stdout, "No pod-reloader was found in this cluster")?;
     let impact = run(&["impact", "cm/app"]).await?;
     ensure!(impact.code == Some(1), "{impact:?}");
-    ensure!(impact.stdout.contains("restarts 0 workloads"), "{impact:?}");
+    mentions(&impact.stdout, "restarts 0 workloads")?;
     let all = run(&["wait", "--all"]).await?;
     ensure!(all.code == Some(1), "{all:?}");
     ensure!(
@@ -914,19 +836,14 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
         "{all:?}"
     );
     let waited = run(&["wait", "deploy/web", "--timeout=2s"]).await?;
-    ensure!(
-        waited
-            .stdout
-            .contains("it is not managed: no pod-reloader was found"),
-        "{waited:?}"
-    );
+    mentions(
+        &waited.stdout,
+        "it is not managed: no pod-reloader was found",
+    )?;
     ensure!(waited.code == Some(1), "{waited:?}");
     let graph = run(&["graph", "--output=json"]).await?;
     ensure!(graph.code == Some(1), "{graph:?}");
-    ensure!(
-        graph.stderr.contains("no pod-reloader was found"),
-        "{graph:?}"
-    );
+    mentions(&graph.stderr, "no pod-reloader was found")?;
 
     // An operator that this plugin cannot read, as in the middle of an upgrade.
     let args = ["--hash-keys-secret=keys", "--flag-of-the-future"];
@@ -948,11 +865,7 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
         "Settings  of another version than this plugin",
         "not registered: there is no MutatingWebhookConfiguration newer",
     ] {
-        ensure!(
-            status.stdout.contains(line),
-            "{line} is not in\n{}",
-            status.stdout
-        );
+        mentions(&status.stdout, line)?;
     }
     ensure!(
         !status.stdout.contains("No pod-reloader was found"),
@@ -1035,7 +948,7 @@ async fn kubectl_completes_objects_that_exist(scene: &Scene) -> Result<()> {
     ensure!(completed(&["wait", "-o", "j"]).await? == "json\njsonpath=\n:4\n");
     ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
     let script = kubectl.run(&["pod-reloader", "completion", "bash"]).await?;
-    ensure!(script.contains("kubectl-pod_reloader"), "{script}");
+    mentions(&script, "kubectl-pod_reloader")?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, PATIENCE, done_if, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, done_if, mentions, wait_for};
 use pod_reloader_e2e::{Options, Scene};
 use serde_json::{Value, json};
 
@@ -40,12 +40,10 @@ async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> 
         let undone = scene
             .kubectl_output(&["rollout", "undo", &name], "")
             .await?;
-        ensure!(
-            undone
-                .stderr
-                .contains("pod-reloader.cs.sap.com/hold stays as before"),
-            "{undone:?}"
-        );
+        mentions(
+            &undone.stderr,
+            "pod-reloader.cs.sap.com/hold stays as before",
+        )?;
         let object = scene.object(&name).await?;
         let image = &object["spec"]["template"]["spec"]["containers"][0]["image"];
         ensure!(image == "first", "{image}");
@@ -60,10 +58,7 @@ async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> 
             let replaced = scene
                 .kubectl_output(&replace, &manifest.to_string())
                 .await?;
-            ensure!(
-                replaced.stderr.contains("the manifest does not have it"),
-                "{replaced:?}"
-            );
+            mentions(&replaced.stderr, "the manifest does not have it")?;
             ensure!(annotation(scene, &first, HOLD).await?.as_deref() == Some("true"));
         }
         // Whoever takes it away by name means it.
@@ -243,7 +238,7 @@ async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()>
 /// Waits until a workload that was created again has its hold as before.
 async fn held_again(scene: &Scene, workload: &Workload) -> Result<()> {
     let note = scene.event(workload, "SettingsKept").await?;
-    ensure!(note.contains(HOLD), "{note}");
+    mentions(&note, HOLD)?;
     wait_for("the hold to be there again", PATIENCE, async || {
         Ok(match annotation(scene, workload, HOLD).await?.as_deref() {
             Some("true") => Attempt::Done(()),

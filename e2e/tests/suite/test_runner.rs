@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::mentions;
 use tempfile::TempDir;
 
 #[test]
@@ -16,14 +17,11 @@ fn a_test_that_passes_alone_is_named_and_does_not_fail_the_run() -> Result<()> {
     let named = "loud_1 failed beside others and passed alone; its first output is in ";
     let (_, record) = output.split_once(named).context("no name")?;
     let record = fs::read_to_string(record.lines().next().unwrap_or_default())?;
-    ensure!(
-        record.contains("the crowd is too loud for loud_1"),
-        "{record}"
-    );
+    mentions(&record, "the crowd is too loud for loud_1")?;
 
     let closing = run.runner(&["--end"]).passes()?;
-    ensure!(closing.contains("unsteady tests: 1\n"), "{closing}");
-    ensure!(closing.contains(named), "{closing}");
+    mentions(&closing, "unsteady tests: 1\n")?;
+    mentions(&closing, named)?;
     Ok(())
 }
 
@@ -31,10 +29,7 @@ fn a_test_that_passes_alone_is_named_and_does_not_fail_the_run() -> Result<()> {
 fn a_test_that_fails_alone_fails_the_run() -> Result<()> {
     let run = Run::begin()?;
     let output = run.tests(&["steady", "loud_1", "broken"]).fails()?;
-    ensure!(
-        output.contains("to run it alone: make test TEST=broken\n"),
-        "{output}"
-    );
+    mentions(&output, "to run it alone: make test TEST=broken\n")?;
     // It was alone from the beginning.
     let output = run.tests(&["loud_2"]).fails()?;
     ensure!(!output.contains("once more"), "{output}");
@@ -67,7 +62,7 @@ fn more_than_three_unsteady_tests_fail_the_run() -> Result<()> {
     run.tests(&["loud_1", "loud_2"]).passes()?;
     run.tests(&["loud_3", "steady"]).passes()?;
     let output = run.tests(&["loud_4", "steady"]).fails()?;
-    ensure!(output.contains("unsteady tests: 4\n"), "{output}");
+    mentions(&output, "unsteady tests: 4\n")?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, Tool, wait_for};
+use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, Tool, mentions, wait_for};
 use serde_json::{Value, json};
 
 use super::fields::{STORES, bind, has, is, rests, secret, store, writes};
@@ -125,7 +125,7 @@ async fn who_keeps_writing_a_placeholder_is_named_and_met_once_a_minute() -> Res
         has(scene, STORES, "helm4", "/spec/password", json!("bound")).await?;
         let told = helm4.upgrade(2).await.err().context("it is a conflict")?;
         let told = format!("{told:#}");
-        ensure!(told.contains("conflict with \"pod-reloader\""), "{told}");
+        mentions(&told, "conflict with \"pod-reloader\"")?;
         let refused = scene.mark().await?;
         helm4.upgrade_with(3, &["--server-side=false"]).await?;
         has(scene, STORES, "helm4", "/spec/port", json!(3)).await?;
@@ -150,11 +150,7 @@ async fn who_keeps_writing_a_placeholder_is_named_and_met_once_a_minute() -> Res
             "--filename=-",
         ];
         let output = scene.kubectl_output(&without_force, &git("helm")).await?;
-        ensure!(
-            output.stderr.contains("conflict with \"pod-reloader\""),
-            "{}",
-            output.stderr
-        );
+        mentions(&output.stderr, "conflict with \"pod-reloader\"")?;
         rests(scene).await?;
         for name in ["argo", "kubectl"] {
             let written = writes_to(scene, mark, name).await?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::mentions;
 use serde_json::Value;
 
 use super::queries::{Expression, words_after};
@@ -63,10 +64,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() -> Result<()> {
 fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
     let release = |more: &str| rules(&["--set", &format!("prometheusRule.enabled=true{more}")]);
     let default = release(",podMonitor.enabled=true")?.to_string();
-    ensure!(
-        default.contains(r#"job=\"pod-reloader/pod-reloader\""#),
-        "{default}"
-    );
+    mentions(&default, r#"job=\"pod-reloader/pod-reloader\""#)?;
     ensure!(
         !default.contains("apiserver_"),
         "its metrics may not be there"
@@ -81,7 +79,7 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         !off.contains("PodReloaderNoLeader"),
         "nobody is to lead: {off}"
     );
-    ensure!(off.contains("PodReloaderCertificateExpiresSoon"), "{off}");
+    mentions(&off, "PodReloaderCertificateExpiresSoon")?;
     ensure!(
         !default.contains("PodReloaderConfigNotSynced"),
         "nothing is copied: {default}"

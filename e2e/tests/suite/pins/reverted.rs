@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, mentions, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
@@ -75,10 +75,7 @@ async fn a_bad_configuration_is_put_back_once_for_each_content() -> Result<()> {
         has_pins(scene, &web, &app_pins(scene, "worst")).await?;
         scene.event(&web, "RestartedTooOften").await?;
         let metrics = scene.operator.metrics().await?;
-        ensure!(
-            metrics.contains("pod_reloader_reverts_total 2"),
-            "{metrics}"
-        );
+        mentions(&metrics, "pod_reloader_reverts_total 2")?;
         Ok(())
     })
     .await
@@ -95,7 +92,7 @@ async fn nothing_is_put_back_that_was_unhealthy_or_more_than_config() -> Result<
         scene.apply(&[config_map("app", "bad")]).await?;
         has_pins(scene, &sick, &app_pins(scene, "bad")).await?;
         let note = scene.event(&sick, "ConfigNotReverted").await?;
-        ensure!(note.contains("not healthy before"), "{note}");
+        mentions(&note, "not healthy before")?;
 
         scene.apply(&[config_map("app", "good")]).await?;
         scene.create(&released).await?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{CANARY, Options, Scene};
+use pod_reloader_e2e::{CANARY, Options, Scene, mentions};
 use serde_json::{Value, json};
 
 use super::{bind, json_of, plugin, text, text_of};
@@ -33,7 +33,7 @@ async fn holds_and_releases(scene: &Scene, web: &Workload) -> Result<()> {
     ensure!(told == "secret/creds: on hold\n", "{told}");
     scene.apply(&[config_map("app", "2")]).await?;
     let note = scene.event(web, "RestartPending").await?;
-    ensure!(note.contains("Secret creds has the annotation"), "{note}");
+    mentions(&note, "Secret creds has the annotation")?;
     scene.rolls_not(web, &before).await?;
 
     bind(scene, "view", "viewer").await?;
@@ -45,11 +45,11 @@ async fn holds_and_releases(scene: &Scene, web: &Workload) -> Result<()> {
         "deploy/web: was not on hold",
         r#"deploy/gone: Error from server (NotFound): deployments.apps "gone" not found"#,
     ] {
-        ensure!(told.contains(line), "{line} is not in\n{told}");
+        mentions(&told, line)?;
     }
     let told = text_of(scene, &["hold", "deploy", "web", "--as=viewer"], 1).await?;
     let line = r#"deployments.apps "web" is forbidden: User "viewer" cannot patch"#;
-    ensure!(told.contains(line), "{told}");
+    mentions(&told, line)?;
 
     let told = json_of(scene, &["release", "secret/creds"]).await?;
     let object = &told["objects"][0];
@@ -101,10 +101,7 @@ async fn approves(scene: &Scene, web: &Workload) -> Result<()> {
     let seen = format!("--content={seen}");
     let refused = plugin(scene, &["approve", "deploy/web", &seen]).await?;
     ensure!(refused.code == Some(1), "{refused:?}");
-    ensure!(
-        refused.stdout.contains("not approved: content"),
-        "{refused:?}"
-    );
+    mentions(&refused.stdout, "not approved: content")?;
     scene.rolls_not(web, &before).await?;
 
     let mark = scene.mark().await?;
@@ -153,7 +150,7 @@ async fn halts(scene: &Scene) -> Result<()> {
     let waited = plugin(scene, &["wait", "deploy/other", "--timeout=10m"]).await?;
     ensure!(waited.code == Some(1), "{waited:?}");
     let culprit = "Deployment first got the changed config first, and has not become healthy";
-    ensure!(waited.stdout.contains(culprit), "{waited:?}");
+    mentions(&waited.stdout, culprit)?;
 
     // The newest Event is still about the halt.
     scene.kubectl(&["delete", "quota", "none"]).await?;

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{CANARY, Options, Scene};
+use pod_reloader_e2e::{CANARY, Options, Scene, mentions};
 use serde_json::{Value, json};
 
 use super::{bind, explained, json_of, plugin, text, text_of};
@@ -56,7 +56,7 @@ async fn shows_what_changed(scene: &Scene, workload: &Workload) -> Result<()> {
     ensure!(keys["revisions"][0]["isPresent"] == true, "{keys:#}");
     let values = text(scene, &["history", &reference, "--diff", "--values"]).await?;
     for line in ["      -one\n      +two\n", "      -two\n      +three\n"] {
-        ensure!(values.contains(line), "{line} is not in\n{values}");
+        mentions(&values, line)?;
     }
     let all = keys.to_string() + &values;
     for hidden in [CANARY, "creds", "aHVudGVyMi1jYW5hcnkt"] {
@@ -100,10 +100,7 @@ async fn goes_back(scene: &Scene, workload: &Workload) -> Result<()> {
         "{told:#}"
     );
     let again = text(scene, &["undo", &reference, "--to-revision=4"]).await?;
-    ensure!(
-        again.contains("it has the configuration of revision 4 already"),
-        "{again}"
-    );
+    mentions(&again, "it has the configuration of revision 4 already")?;
     Ok(())
 }
 
@@ -125,7 +122,7 @@ async fn refuses(scene: &Scene) -> Result<()> {
         (&["undo", "deploy/web", "--as=viewer"], forbidden),
     ] {
         let told = text_of(scene, args, 1).await?;
-        ensure!(told.contains(line), "{line} is not in\n{told}");
+        mentions(&told, line)?;
     }
     let history = json_of(scene, &["history", "deploy/web"]).await?;
     let revisions = history["revisions"].as_array().context("no revisions")?;
@@ -135,7 +132,7 @@ async fn refuses(scene: &Scene) -> Result<()> {
     scene.delete(&format!("configmap/{copy}")).await?;
     let gone = format!("copy {copy} is gone");
     let told = text_of(scene, &["undo", "deploy/web", "--to-revision=2"], 1).await?;
-    ensure!(told.contains(&gone), "{told}");
+    mentions(&told, &gone)?;
     let told = plugin(scene, &["history", "deploy/web", "--diff"]).await?;
     ensure!(
         told.code == Some(3) && told.stdout.contains(&gone),
@@ -149,10 +146,7 @@ async fn goes_on(scene: &Scene, web: &Workload) -> Result<()> {
     let before = scene.snapshot(web).await?;
     scene.rolls_not(web, &before).await?;
     let told = text(scene, &["undo", "deploy/web"]).await?;
-    ensure!(
-        told.contains("has the configuration of revision 3 again"),
-        "{told}"
-    );
+    mentions(&told, "has the configuration of revision 3 again")?;
     let after = scene.object("deploy/web").await?;
     let undone = &after["metadata"]["annotations"][UNDONE];
     ensure!(undone.is_null(), "{after:#}");
