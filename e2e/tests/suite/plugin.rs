@@ -183,8 +183,7 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
                 "{told:#}"
             );
         }
-        let missing = plugin(scene, &["explain", "deploy/none"]).await?;
-        ensure!(missing.code == Some(1), "{missing:?}");
+        let missing = ended(scene, &["explain", "deploy/none"], 1).await?;
         ensure!(
             missing.stderr == "Error from server (NotFound): deployments.apps \"none\" not found\n",
             "{missing:?}"
@@ -239,8 +238,7 @@ pub(crate) async fn custom_resources_are_explained(control_plane: ControlPlane) 
         let impact = json_of(scene, &["impact", "cm/app"]).await?;
         ensure!(impact["workloads"][0]["restarts"] == true, "{impact:#}");
         // The controller does not run here: all that can be told is that nothing is pending.
-        let waited = plugin(scene, &["wait", "rollout/by-time"]).await?;
-        ensure!(waited.code == Some(3), "{waited:?}");
+        let waited = ended(scene, &["wait", "rollout/by-time"], 3).await?;
         mentions(&waited.stdout, "nothing is pending")?;
         let told = text(scene, &["explain", "rollout/by-time"]).await?;
         mentions(&told, "it is restarted by a time")?;
@@ -346,8 +344,7 @@ async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
     Scene::play(Options::settling("15s"), async |scene| {
         let (web, before) = scene.create_listing(Workload::deployment("web")).await?;
         scene.apply(&[config_map("app", "2")]).await?;
-        let waited = plugin(scene, &["wait", "deploy/web", "--timeout=120s"]).await?;
-        ensure!(waited.code == Some(0), "{waited:?}");
+        let waited = ended(scene, &["wait", "deploy/web", "--timeout=120s"], 0).await?;
         mentions(&waited.stderr, "a restart is due")?;
         let after = scene.snapshot(&web).await?;
         ensure!(
@@ -377,12 +374,10 @@ async fn wait_says_what_it_waited_for_in_vain(scene: &Scene) -> Result<()> {
         .apply(&[config_map("gone", "1"), held.manifest()])
         .await?;
     scene.delete("configmap/gone").await?;
-    let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
-    ensure!(waited.code == Some(1), "{waited:?}");
+    let waited = ended(scene, &["wait", "deploy/held", "--timeout=3s"], 1).await?;
     mentions(&waited.stdout, "not in time: its pods could not start")?;
     mentions(&waited.stdout, "without ConfigMap gone")?;
-    let usage = plugin(scene, &["wait"]).await?;
-    ensure!(usage.code == Some(2), "{usage:?}");
+    ended(scene, &["wait"], 2).await?;
 
     let stuck = Workload::deployment("stuck").lists("gone");
     let stuck = stuck.with(&["spec", "paused"], json!(true));
@@ -447,13 +442,7 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
         ];
         scene.tool().run(&rollout).await?;
         let own = format!("--operator-namespace={namespace}");
-        let healthy = plugin(scene, &["status", &own]).await?;
-        ensure!(
-            healthy.code == Some(0),
-            "{}{}",
-            healthy.stdout,
-            healthy.stderr
-        );
+        let healthy = ended(scene, &["status", &own], 0).await?;
         let policy = match has_mutating_policies().await? {
             true => "preserves the hash while the webhook cannot be reached",
             false => "none: this Kubernetes has no MutatingAdmissionPolicy",
@@ -498,8 +487,7 @@ async fn status_names_workloads_that_are_behind() -> Result<()> {
             .await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let own = format!("--operator-namespace={}", scene.installation.namespace);
-        let status = plugin(scene, &["status", &own]).await?;
-        ensure!(status.code == Some(1), "{status:?}");
+        let status = ended(scene, &["status", &own], 1).await?;
         let line = format!("1 out of date: Deployment {}/web", scene.namespace);
         mentions(&status.stdout, &line)?;
         Ok(())
@@ -587,8 +575,7 @@ async fn status_compares_no_clocks(scene: &Scene) -> Result<()> {
     });
     let apply = async |lease: &Value| scene.server_side_apply(None, "user", lease).await;
     apply(&lease).await?;
-    let told = plugin(scene, &["status", &own]).await?;
-    ensure!(told.code == Some(1), "{told:?}");
+    let told = ended(scene, &["status", &own], 1).await?;
     for line in [
         "none: somebody has not renewed the Lease for",
         "none: it is switched off",
@@ -721,9 +708,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         scene.create(&web).await?;
         // This user may see everything except Secrets, in this namespace only, and change nothing.
         bind(scene, "view", "viewer").await?;
-        let viewer = ["--as=viewer"];
-        let explained = plugin(scene, &[&["explain", "deploy/web"], &viewer[..]].concat()).await?;
-        ensure!(explained.code == Some(3), "{explained:?}");
+        let explained = ended(scene, &["explain", "deploy/web", "--as=viewer"], 3).await?;
         let namespace = &scene.namespace;
         for line in [
             format!("you may not patch deployments in namespace {namespace}"),
@@ -735,20 +720,17 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         ] {
             mentions(&explained.stdout, &line)?;
         }
-        let impact = plugin(scene, &[&["impact", "secret/creds"], &viewer[..]].concat()).await?;
+        let impact = plugin(scene, &["impact", "secret/creds", "--as=viewer"]).await?;
         mentions(&impact.stdout, "which you may not see")?;
         mentions(&impact.stdout, "restarts 1 workload")?;
-        let waited = plugin(scene, &[&["wait", "deploy/web"], &viewer[..]].concat()).await?;
-        ensure!(waited.code == Some(3), "{waited:?}");
+        let waited = ended(scene, &["wait", "deploy/web", "--as=viewer"], 3).await?;
         mentions(&waited.stdout, r#"User "viewer" cannot patch"#)?;
-        let status = plugin(scene, &[&["status"], &viewer[..]].concat()).await?;
-        ensure!(status.code == Some(3), "{status:?}");
+        let status = ended(scene, &["status", "--as=viewer"], 3).await?;
         mentions(
             &status.stdout,
             "No pod-reloader was found where you may look",
         )?;
-        let graph = plugin(scene, &[&["graph", "--output=json"], &viewer[..]].concat()).await?;
-        ensure!(graph.code == Some(3), "{graph:?}");
+        let graph = ended(scene, &["graph", "--output=json", "--as=viewer"], 3).await?;
         mentions(&graph.stderr, "you may not list secrets")?;
         let graph: Value = serde_json::from_str(&graph.stdout)?;
         ensure!(graph["objects"][1]["exists"].is_null(), "{graph:#}");
@@ -757,8 +739,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         bind(scene, "edit", "editor").await?;
         let alone = Workload::deployment("alone");
         scene.apply(&[alone.manifest()]).await?;
-        let all = plugin(scene, &["wait", "--all", "--as=editor"]).await?;
-        ensure!(all.code == Some(0), "{all:?}");
+        let all = ended(scene, &["wait", "--all", "--as=editor"], 0).await?;
         ensure!(all.stdout.starts_with("deployments.apps/web: "), "{all:?}");
         ensure!(all.stdout.lines().count() == 1, "{all:?}");
         mentions(&all.stderr, "left out: 1 workload not managed")?;
@@ -769,8 +750,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
             graph["workloads"].as_array().map(Vec::len) == Some(1),
             "{graph:#}"
         );
-        let alone = plugin(scene, &["wait", "deploy/alone", "--as=editor"]).await?;
-        ensure!(alone.code == Some(3), "{alone:?}");
+        let alone = ended(scene, &["wait", "deploy/alone", "--as=editor"], 3).await?;
         mentions(&alone.stdout, "no annotation")?;
         // A user who may not list some kind cannot get an answer about all workloads.
         let verbs = json!(["get", "list", "patch"]);
@@ -779,13 +759,11 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
             .grant(namespace, "deployer", "deployer", &rules)
             .await?;
         may_list(scene, namespace, "deployer").await?;
-        let some = plugin(scene, &["wait", "--all", "--as=deployer"]).await?;
-        ensure!(some.code == Some(3), "{some:?}");
+        let some = ended(scene, &["wait", "--all", "--as=deployer"], 3).await?;
         mentions(&some.stdout, "deployments.apps/web: 1 of 1")?;
         mentions(&some.stderr, "you may not list statefulsets")?;
 
-        let nobody = plugin(scene, &["explain", "deploy/web", "--as=nobody"]).await?;
-        ensure!(nobody.code == Some(3), "{nobody:?}");
+        let nobody = ended(scene, &["explain", "deploy/web", "--as=nobody"], 3).await?;
         let told = "Error from server (Forbidden): deployments.apps \"web\" is forbidden: User \"nobody\" cannot get";
         mentions(&nobody.stderr, told)?;
         Ok(())
@@ -816,21 +794,21 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
     kubectl
         .run_with_input(&["create", "--filename=-"], &web)
         .await?;
-    let run = async |args: &[&str]| plugin.output(args, "").await;
+    let run = async |args: &[&str]| {
+        let told = plugin.output(args, "").await?;
+        ensure!(told.code == Some(1), "{args:?}: {told:?}");
+        anyhow::Ok(told)
+    };
     let explained = run(&["explain", "deploy/web"]).await?;
-    ensure!(explained.code == Some(1), "{explained:?}");
     mentions(
         &explained.stdout,
         "no pod-reloader was found in this cluster",
     )?;
     let status = run(&["status"]).await?;
-    ensure!(status.code == Some(1), "{status:?}");
     mentions(&status.stdout, "No pod-reloader was found in this cluster")?;
     let impact = run(&["impact", "cm/app"]).await?;
-    ensure!(impact.code == Some(1), "{impact:?}");
     mentions(&impact.stdout, "restarts 0 workloads")?;
     let all = run(&["wait", "--all"]).await?;
-    ensure!(all.code == Some(1), "{all:?}");
     ensure!(
         all.stdout == "no pod-reloader was found in this cluster\n",
         "{all:?}"
@@ -840,9 +818,7 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
         &waited.stdout,
         "it is not managed: no pod-reloader was found",
     )?;
-    ensure!(waited.code == Some(1), "{waited:?}");
     let graph = run(&["graph", "--output=json"]).await?;
-    ensure!(graph.code == Some(1), "{graph:?}");
     mentions(&graph.stderr, "no pod-reloader was found")?;
 
     // An operator that this plugin cannot read, as in the middle of an upgrade.
@@ -859,7 +835,6 @@ pub(crate) async fn without_an_operator_the_plugin_says_so(
         .run_with_input(&["create", "--filename=-"], &newer.manifest().to_string())
         .await?;
     let status = run(&["status"]).await?;
-    ensure!(status.code == Some(1), "{status:?}");
     for line in [
         "pod-reloader unknown: deployment newer in namespace",
         "Settings  of another version than this plugin",
@@ -1043,10 +1018,15 @@ async fn may_list(scene: &Scene, namespace: &str, user: &str) -> Result<()> {
     .await
 }
 
-async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {
+/// Runs a command of the plugin that ends with this code.
+async fn ended(scene: &Scene, args: &[&str], code: i32) -> Result<Output> {
     let output = plugin(scene, args).await?;
     ensure!(output.code == Some(code), "{args:?}: {output:?}");
-    Ok(output.stdout)
+    Ok(output)
+}
+
+async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {
+    Ok(ended(scene, args, code).await?.stdout)
 }
 
 pub(crate) async fn text(scene: &Scene, args: &[&str]) -> Result<String> {

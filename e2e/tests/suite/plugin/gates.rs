@@ -6,7 +6,7 @@ use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{CANARY, Options, Scene, mentions};
 use serde_json::{Value, json};
 
-use super::{bind, json_of, plugin, text, text_of};
+use super::{bind, ended, json_of, text, text_of};
 
 #[tokio::test]
 async fn users_hold_and_release_workloads_and_approve_exactly_one_content() -> Result<()> {
@@ -99,8 +99,7 @@ async fn approves(scene: &Scene, web: &Workload) -> Result<()> {
     // The content changes before somebody approves what was seen.
     scene.apply(&[config_map("app", "4")]).await?;
     let seen = format!("--content={seen}");
-    let refused = plugin(scene, &["approve", "deploy/web", &seen]).await?;
-    ensure!(refused.code == Some(1), "{refused:?}");
+    let refused = ended(scene, &["approve", "deploy/web", &seen], 1).await?;
     mentions(&refused.stdout, "not approved: content")?;
     scene.rolls_not(web, &before).await?;
 
@@ -147,8 +146,7 @@ async fn halts(scene: &Scene) -> Result<()> {
         .await?;
     scene.apply(&[config_map("shop", "2")]).await?;
     scene.event(&other, "RestartHalted").await?;
-    let waited = plugin(scene, &["wait", "deploy/other", "--timeout=10m"]).await?;
-    ensure!(waited.code == Some(1), "{waited:?}");
+    let waited = ended(scene, &["wait", "deploy/other", "--timeout=10m"], 1).await?;
     let culprit = "Deployment first got the changed config first, and has not become healthy";
     mentions(&waited.stdout, culprit)?;
 
