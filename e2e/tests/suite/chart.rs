@@ -311,32 +311,18 @@ fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
         template(&["--set", &allowed]).context(allowed)?;
     }
     let ours = "is a kind of pod-reloader";
-    let of_kubernetes = "is a kind of Kubernetes itself";
     let open = "needs webhook.clientCA, or networkPolicy.enabled";
-    for (value, complaint) in [
+    let kinds_of_kubernetes = [
+        "group=,version=v1,resource=secrets,kind=Secret",
+        "group=apps,version=v1,resource=deployments,kind=Deployment",
+        "group=rbac.authorization.k8s.io,version=v1,resource=clusterroles,kind=ClusterRole",
+        "group=admissionregistration.k8s.io,version=v1,resource=x,kind=X",
+        "group=apiextensions.k8s.io,version=v1,resource=x,kind=X",
+    ];
+    let others = [
         (
             of("group=goharbor.io,resource=harbors,kind=Harbor"),
             "/fieldBindings/kinds/0",
-        ),
-        (
-            of("group=,version=v1,resource=secrets,kind=Secret"),
-            of_kubernetes,
-        ),
-        (
-            of("group=apps,version=v1,resource=deployments,kind=Deployment"),
-            of_kubernetes,
-        ),
-        (
-            of("group=rbac.authorization.k8s.io,version=v1,resource=clusterroles,kind=ClusterRole"),
-            of_kubernetes,
-        ),
-        (
-            of("group=admissionregistration.k8s.io,version=v1,resource=x,kind=X"),
-            of_kubernetes,
-        ),
-        (
-            of("group=apiextensions.k8s.io,version=v1,resource=x,kind=X"),
-            of_kubernetes,
         ),
         (
             of(
@@ -381,7 +367,9 @@ fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
             )),
             open,
         ),
-    ] {
+    ];
+    let refused = kinds_of_kubernetes.map(|fields| (of(fields), "is a kind of Kubernetes itself"));
+    for (value, complaint) in refused.into_iter().chain(others) {
         let error = template(&["--set", &value]).err().context(value.clone())?;
         ensure!(format!("{error}").contains(complaint), "{value}: {error}");
     }
