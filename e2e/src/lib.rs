@@ -82,7 +82,7 @@ pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd
 pub use stop_signals::{INTERRUPTED, StopSignals};
 pub use tool::{Output, Tool};
 pub use version::{OPERATOR_VARIABLE, Version, chart};
-pub use wait::{Attempt, PATIENCE, done_if, wait_for};
+pub use wait::{Attempt, PATIENCE, done_if, done_with, wait_for};
 
 /// Returns true if tests run at full size, which takes too long for every change: `FULL=1`.
 pub fn full() -> bool {

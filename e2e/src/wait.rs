@@ -29,8 +29,16 @@ impl<T, E: Into<anyhow::Error>> From<std::result::Result<T, E>> for Attempt<T> {
 /// # Errors
 /// Never. An attempt can end with it.
 pub fn done_if(holds: bool, seen: impl Into<String>) -> Result<Attempt<()>> {
+    done_with(holds, seen, ())
+}
+
+/// Returns an attempt like [`done_if`], which is done with this value.
+///
+/// # Errors
+/// Never, like [`done_if`].
+pub fn done_with<T>(holds: bool, seen: impl Into<String>, value: T) -> Result<Attempt<T>> {
     Ok(if holds {
-        Attempt::Done(())
+        Attempt::Done(value)
     } else {
         Attempt::NotYet(seen.into())
     })

@@ -14,7 +14,7 @@ use kube::{
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, Component, Expected, Options, Oracles, PATIENCE, Scene, full, wait_for,
+    Component, Expected, Options, Oracles, PATIENCE, Scene, done_if, full, wait_for,
 };
 use tokio::time::{Instant, sleep};
 
@@ -134,10 +134,7 @@ async fn ready_again(scene: &Scene) -> Result<()> {
 async fn all_are_called(scene: &Scene) -> Result<()> {
     wait_for("all replicas to be called", PATIENCE, async || {
         let ready = scene.balancer()?.ready();
-        Ok(match ready.len() {
-            2 => Attempt::Done(()),
-            _ => Attempt::NotYet(format!("only {ready:?} are")),
-        })
+        done_if(ready.len() == 2, format!("only {ready:?} are"))
     })
     .await
 }

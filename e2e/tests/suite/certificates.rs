@@ -243,10 +243,8 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
         let again = format!("{before}\n");
         wait_for("the CAs to be written again", PATIENCE * 2, async || {
             ensure!(scene.is_webhook_called().await.is_err(), "it is trusted");
-            Ok(match scene.ca_bundle().await? {
-                bundle if bundle == again => Attempt::Done(()),
-                bundle => Attempt::NotYet(bundle),
-            })
+            let bundle = scene.ca_bundle().await?;
+            done_if(bundle == again, bundle)
         })
         .await?;
         let ignore = set("failurePolicy", "Ignore");

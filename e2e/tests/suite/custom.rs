@@ -110,10 +110,7 @@ async fn a_new_leader_restarts_no_custom_resource() -> Result<()> {
         let leader = scene.leader().await?.operator;
         scene.apply(&[config_map("app", "3")]).await?;
         wait_for("a write", PATIENCE, async || {
-            Ok(match writes(scene, mark).await?.is_empty() {
-                true => Attempt::NotYet("there is none".to_owned()),
-                false => Attempt::Done(()),
-            })
+            done_if(!writes(scene, mark).await?.is_empty(), "there is none")
         })
         .await?;
         leader.process().kill().await;
@@ -239,10 +236,7 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
             let let_go = "the cluster no longer serves a kind kind=Rollout";
             wait_for("the kind to be let go", PATIENCE, async || {
                 let count = scene.operator.log()?.matches(let_go).count();
-                Ok(match count {
-                    1 => Attempt::Done(()),
-                    _ => Attempt::NotYet(format!("{count} turns")),
-                })
+                done_if(count == 1, format!("{count} turns"))
             })
             .await?;
             let mark = scene.mark().await?;

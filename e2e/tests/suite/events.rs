@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_with, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -111,10 +111,7 @@ async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Res
         events.retain(|event| {
             event["reason"] == "ConfigChanged" && event["regarding"]["name"] == "web"
         });
-        Ok(match are_expected(&events) {
-            true => Attempt::Done(events),
-            false => Attempt::NotYet(format!("{events:#?}")),
-        })
+        done_with(are_expected(&events), format!("{events:#?}"), events)
     })
     .await
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{
     CONFIG_HASH, CONFIG_MAPS, SECRETS, Workload, both_kinds, config_map, key_in,
 };
-use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, mentions, wait_for};
+use pod_reloader_e2e::{AuditEvent, Options, PATIENCE, Scene, done_if, mentions, wait_for};
 use serde_json::json;
 
 /// Returns items that are not names, as written in a list and as shown to a user.
@@ -121,10 +121,7 @@ async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
         mentions(&note, "n00256 is left out")?;
         // On a busy machine, the webhook may not read 256 objects in time. Then the loop has set the hash.
         wait_for("a hash", PATIENCE, async || {
-            Ok(match scene.key(&web).await? {
-                Some(_) => Attempt::Done(()),
-                None => Attempt::NotYet("none".to_owned()),
-            })
+            done_if(scene.key(&web).await?.is_some(), "none")
         })
         .await?;
         scene.quiet().await?;

@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::{Api, api::ListParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_of};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, OLDEST_KUBERNETES, Operator,
-    PATIENCE, Programs, chart, done_if, free_port, mentions, merge, wait_for,
+    ControlPlane, ControlPlaneOptions, Installation, OLDEST_KUBERNETES, Operator, PATIENCE,
+    Programs, chart, done_if, done_with, free_port, mentions, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -200,10 +200,7 @@ async fn a_second_apply_changes_nothing(control_plane: &ControlPlane, args: &[&s
     let before = wait_for("the CA of the operator", PATIENCE, async || {
         let versions = versions(control_plane, file).await?;
         let has_ca = versions.iter().any(|object| object.contains("caBundle"));
-        Ok(match has_ca {
-            true => Attempt::Done(versions),
-            false => Attempt::NotYet(format!("{versions:#?}")),
-        })
+        done_with(has_ca, format!("{versions:#?}"), versions)
     })
     .await?;
     // The output of `kubectl apply` is no measure: it reports the lists of a pod template as changed.
@@ -334,10 +331,7 @@ async fn key(
     wait_for("the config hash", PATIENCE, async || {
         let web = serde_json::to_value(deployments.get("web").await?)?;
         let key = key_of(&web);
-        Ok(match is_expected(&key) {
-            true => Attempt::Done(key),
-            false => Attempt::NotYet(format!("{key:?}")),
-        })
+        done_with(is_expected(&key), format!("{key:?}"), key)
     })
     .await
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, done_if, wait_for};
 use serde_json::json;
 
 use self::exposition::Exposition;
@@ -103,10 +103,8 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
         let reads = value(scene, looked).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         wait_for("the loop to see the change", PATIENCE, async || {
-            Ok(match value(scene, looked).await? {
-                now if now > reads => Attempt::Done(()),
-                now => Attempt::NotYet(format!("{now} reads")),
-            })
+            let now = value(scene, looked).await?;
+            done_if(now > reads, format!("{now} reads"))
         })
         .await?;
         let containers = json!([{"name": "main", "image": "app:2"}]);

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, both_kinds, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, done_if, wait_for};
 use serde_json::{Value, json};
 
 /// Removes rights while the operator runs, as a change of its Role does.
@@ -161,10 +161,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
         let namespaces: Api<Namespace> = Api::all(scene.client.clone());
         wait_for("the namespace to be gone", PATIENCE, async || {
             let found = namespaces.get_metadata_opt(&scene.namespace).await?;
-            Ok(match found {
-                None => Attempt::Done(()),
-                Some(_) => Attempt::NotYet("it is there".to_owned()),
-            })
+            done_if(found.is_none(), "it is there")
         })
         .await?;
         let log = scene.operator.log()?;

@@ -106,10 +106,7 @@ async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Resul
             let uid = api.get("web").await?.metadata.uid;
             api.delete("web", &DeleteParams::background()).await?;
             wait_for("the old one to be gone", PATIENCE, async || {
-                Ok(match api.get_opt("web").await? {
-                    None => Attempt::Done(()),
-                    Some(_) => Attempt::NotYet("it is there".to_owned()),
-                })
+                done_if(api.get_opt("web").await?.is_none(), "it is there")
             })
             .await?;
             let new: Deployment = serde_json::from_value(web().manifest())?;

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_of};
 use pod_reloader_e2e::{
-    Attempt, Operator, Options, PATIENCE, Scene, has_mutating_policies, oracle, wait_for,
+    Attempt, Operator, Options, PATIENCE, Scene, done_if, has_mutating_policies, oracle, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -161,10 +161,8 @@ async fn stamps_new_ones(
     let what = format!("a hash to be set in {namespace}, {is_called}");
     wait_for(&what, PATIENCE, async || {
         let created = scene.try_create(namespace, &new).await?;
-        Ok(match key_of(&created) {
-            key if key.is_some() == is_called => Attempt::Done(()),
-            key => Attempt::NotYet(format!("{key:?}")),
-        })
+        let key = key_of(&created);
+        done_if(key.is_some() == is_called, format!("{key:?}"))
     })
     .await
 }

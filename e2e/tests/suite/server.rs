@@ -15,7 +15,7 @@ use futures::{
 use http::StatusCode;
 use k8s_openapi::ByteString;
 use pod_reloader_e2e::{
-    Attempt, Options, PATIENCE, Scene,
+    Options, PATIENCE, Scene,
     caller::{self, Answered, Caller, answer, chunked, create, request, update},
     done_if, full,
     load::{Latencies, under_load},
@@ -424,10 +424,7 @@ async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
             eprintln!("{:?}", call?.status);
         }
         wait_for("the hash of many large Secrets", PATIENCE, async || {
-            Ok(match scene.key(&workload).await? {
-                Some(_) => Attempt::Done(()),
-                None => Attempt::NotYet("none".to_owned()),
-            })
+            done_if(scene.key(&workload).await?.is_some(), "none")
         })
         .await?;
         eprintln!(
@@ -700,10 +697,8 @@ async fn throttled<T>(scene: &Scene, work: impl Future<Output = T>) -> Result<T>
 /// Waits until the operator has as many open files as before, allowing for some connections of its own.
 async fn files_are_back(scene: &Scene, before: usize) -> Result<()> {
     wait_for("connections to be closed", PATIENCE, async || {
-        Ok(match scene.operator.process().open_files()? {
-            now if now <= before + 40 => Attempt::Done(()),
-            now => Attempt::NotYet(format!("{now} files, {before} before")),
-        })
+        let now = scene.operator.process().open_files()?;
+        done_if(now <= before + 40, format!("{now} files, {before} before"))
     })
     .await
 }

@@ -67,10 +67,7 @@ async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
     let expected = oracle::config_hash(&scene.client, &object, &scene.installation).await?;
     let what = format!("Deployment {told} to be restarted once there is room for it");
     wait_for(&what, PATIENCE, async || {
-        Ok(match scene.carrying(other, &expected).await? {
-            1 => Attempt::Done(()),
-            _ => Attempt::NotYet("it is not".to_owned()),
-        })
+        done_if(scene.carrying(other, &expected).await? == 1, "it is not")
     })
     .await
 }

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, crowd, full, has_own_values, oracle,
-    wait_for,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, crowd, done_with, full, has_own_values,
+    oracle, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -149,11 +149,7 @@ async fn fan_out(scene: &Scene, other: &str, size: usize) -> Result<()> {
         let patience = PATIENCE * if has_own_values() { 20 } else { 5 };
         wait_for(&what, patience, async || {
             let count = scene.carrying(namespace, key).await?;
-            Ok(if count >= at_least {
-                Attempt::Done(count)
-            } else {
-                Attempt::NotYet(format!("{count} are"))
-            })
+            done_with(count >= at_least, format!("{count} are"), count)
         })
         .await
     };

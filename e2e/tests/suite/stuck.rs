@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, done_with, wait_for};
 use serde_json::{Value, json};
 
 /// The time for which a pod is in the way before it is deleted.
@@ -72,10 +72,7 @@ async fn a_pod_that_becomes_ready_while_it_is_deleted_stays() -> Result<()> {
         held.remove();
         let codes = wait_for("the answer", PATIENCE, async || {
             let codes = deletions_since(scene, mark).await?;
-            Ok(match codes.is_empty() {
-                true => Attempt::NotYet("no answer".to_owned()),
-                false => Attempt::Done(codes),
-            })
+            done_with(!codes.is_empty(), "no answer", codes)
         })
         .await?;
         ensure!(codes == [Some(409)], "{codes:?}");

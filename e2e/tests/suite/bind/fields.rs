@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, done_if, wait_for};
+use pod_reloader_e2e::{AuditEvent, Mark, PATIENCE, Scene, done_if, done_with, wait_for};
 use serde_json::{Value, json};
 
 use super::{binding_fields, harbor, harbor_s3, s3, with_definitions};
@@ -181,10 +181,7 @@ pub(super) async fn is(scene: &Scene, name: &str, reason: &str) -> Result<Value>
         let status = binding["status"].clone();
         let is_current = status["observedGeneration"] == binding["metadata"]["generation"];
         let is_it = status["conditions"][0]["reason"] == reason;
-        Ok(match is_current && is_it {
-            true => Attempt::Done(status),
-            false => Attempt::NotYet(status.to_string()),
-        })
+        done_with(is_current && is_it, status.to_string(), status)
     })
     .await
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use kube::api::{ListParams, Patch, PatchParams, Request};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SECRETS};
-use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, done_with, oracle, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -184,10 +184,7 @@ impl Managed {
                 true => state.baseline == Some(format!("at={hash}")),
                 false => state.value.as_ref() == Some(&hash),
             };
-            Ok(match is_right {
-                true => Attempt::Done(state),
-                false => Attempt::NotYet(format!("{state:?}, expected {hash}")),
-            })
+            done_with(is_right, format!("{state:?}, expected {hash}"), state)
         })
         .await
     }

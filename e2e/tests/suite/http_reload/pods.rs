@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, done_if, wait_for};
+use pod_reloader_e2e::{PATIENCE, Scene, done_if, done_with, wait_for};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -144,10 +144,7 @@ impl<'a> Pods<'a> {
             let state = self.lock();
             let pods = state.pods.values().filter(|it| it.files == wanted);
             let names: Vec<_> = pods.map(|it| it.name.clone()).collect();
-            Ok(match names.len() == count {
-                true => Attempt::Done(names),
-                false => Attempt::NotYet(format!("{names:?}")),
-            })
+            done_with(names.len() == count, format!("{names:?}"), names)
         })
         .await
     }
@@ -155,10 +152,7 @@ impl<'a> Pods<'a> {
     /// Waits until a pod is gone.
     pub(super) async fn gone(&self, name: &str) -> Result<()> {
         wait_for("the pod to be gone", PATIENCE, async || {
-            Ok(match self.api().get_opt(name).await? {
-                None => Attempt::Done(()),
-                Some(_) => Attempt::NotYet("it is there".to_owned()),
-            })
+            done_if(self.api().get_opt(name).await?.is_none(), "it is there")
         })
         .await?;
         self.lock().pods.retain(|_, it| it.name != name);

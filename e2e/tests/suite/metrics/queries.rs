@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, Scene, done_with, wait_for};
 use serde_json::json;
 
 use super::alerts::alerts;
@@ -29,10 +29,7 @@ async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
             let is_there = |name: &str| shown.series.contains_key(name);
             let all = is_there("pod_reloader_watch_last_answer_timestamp_seconds")
                 && is_there("pod_reloader_hashes");
-            Ok(match all {
-                true => Attempt::Done(shown),
-                false => Attempt::NotYet(format!("{:?}", shown.series.keys())),
-            })
+            done_with(all, format!("{:?}", shown.series.keys()), shown)
         })
         .await?;
         let apiservers = apiserver_that_missed_the_webhook(scene).await?;

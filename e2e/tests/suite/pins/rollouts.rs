@@ -5,7 +5,7 @@ use std::slice;
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{CONFIG_MAPS, config_map};
-use pod_reloader_e2e::{Attempt, ControlPlane, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{ControlPlane, PATIENCE, Scene, done_with, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
@@ -65,10 +65,7 @@ async fn has(scene: &Scene, value: &str, undone: Option<&str>) -> Result<Value> 
     let object = wait_for("the pins of the Rollout", PATIENCE, async || {
         let object = scene.object(ROLLOUT).await?;
         let own = &object["spec"]["template"]["metadata"]["annotations"][PINS];
-        Ok(match own.as_str() == Some(&pins) {
-            true => Attempt::Done(object),
-            false => Attempt::NotYet(own.to_string()),
-        })
+        done_with(own.as_str() == Some(&pins), own.to_string(), object)
     })
     .await?;
     let own = object["metadata"]["annotations"][UNDONE].as_str();

@@ -194,10 +194,7 @@ async fn a_namespace_with_something_that_is_always_protected_is_refused_before_i
             wait_for("the namespace to be refused", PATIENCE, async || {
                 let params = delete.clone().dry_run();
                 let answer = namespaces.delete(name, &params).await;
-                Ok(match refused(answer, &words, "dry run") {
-                    Ok(()) => Attempt::Done(()),
-                    Err(error) => Attempt::NotYet(error.to_string()),
-                })
+                Ok(Attempt::from(refused(answer, &words, "dry run")))
             })
             .await?;
             refused(namespaces.delete(name, &delete).await, &words, kind)?;

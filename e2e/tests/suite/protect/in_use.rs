@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Kind, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, has_own_values, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, done_if, full, has_own_values, wait_for};
 use serde_json::{Value, json};
 
 use super::{PROTECT, merged, protected, protecting, refused};
@@ -170,10 +170,7 @@ async fn helm_uninstalls_a_release_unless_pods_of_others_use_its_protected_objec
                 let pods = pods.list_metadata(&ListParams::default()).await?;
                 let of_release = |it: &&str| it.starts_with(name);
                 let mut names = pods.iter().filter_map(|it| it.metadata.name.as_deref());
-                Ok(match names.find(of_release) {
-                    Some(_) => Attempt::Done(()),
-                    None => Attempt::NotYet("none".to_owned()),
-                })
+                done_if(names.find(of_release).is_some(), "none")
             })
             .await
         };

@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, full, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, done_if, full, wait_for,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -165,10 +167,8 @@ async fn has_copies(scene: &Scene, value: &str) -> Result<()> {
             data.is_some_and(|it| it.0 == value.as_bytes())
                 && label.is_some_and(|it| it == "always")
         });
-        Ok(match copies.len() {
-            count if count == team_count() => Attempt::Done(()),
-            count => Attempt::NotYet(format!("{count} copies")),
-        })
+        let count = copies.len();
+        done_if(count == team_count(), format!("{count} copies"))
     })
     .await
 }

@@ -367,10 +367,7 @@ async fn create(scene: &Scene, namespace: &str, annotations: Value) -> Result<()
 async fn has_conflicts(scene: &Scene, sync: &Value, expected: &[(&str, &str)]) -> Result<()> {
     wait_for("all conflicts", PATIENCE, async || {
         let status = becomes(scene, sync, "Conflict").await?;
-        Ok(match conflicts(&status, expected) {
-            Ok(()) => Attempt::Done(()),
-            Err(error) => Attempt::NotYet(error.to_string()),
-        })
+        Ok(Attempt::from(conflicts(&status, expected)))
     })
     .await
 }
