@@ -204,6 +204,14 @@ impl<'a> Namespaces<'a> {
         Ok(self.name(suffix))
     }
 
+    /// Creates namespaces that get copies, and returns their names.
+    async fn create_each<const N: usize>(&self, suffixes: [&str; N]) -> Result<[String; N]> {
+        for suffix in suffixes {
+            self.create(suffix, true).await?;
+        }
+        Ok(suffixes.map(|suffix| self.name(suffix)))
+    }
+
     /// Creates many namespaces that get copies, and returns their names. Their suffixes begin with `part`.
     async fn create_many(&self, part: &str, count: usize) -> Result<Vec<String>> {
         let suffixes: Vec<_> = (0..count)

@@ -135,10 +135,7 @@ async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> R
     };
     play(options, async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [a, b] = [
-            namespaces.create("a", true).await?,
-            namespaces.create("b", true).await?,
-        ];
+        let [a, b] = namespaces.create_each(["a", "b"]).await?;
         scene.apply(&[source("1")]).await?;
         let ours = applied_sync(scene, "all", json!({})).await?;
         has_copy(scene, &a, "1").await?;

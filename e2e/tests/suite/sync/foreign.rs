@@ -20,11 +20,8 @@ use super::{
 async fn an_object_of_somebody_else_keeps_every_byte_and_is_followed_once_it_goes() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [theirs, ours, cloned] = [
-            namespaces.create("a-theirs", true).await?,
-            namespaces.create("b-ours", true).await?,
-            namespaces.create("c-cloned", true).await?,
-        ];
+        let names = ["a-theirs", "b-ours", "c-cloned"];
+        let [theirs, ours, cloned] = namespaces.create_each(names).await?;
         create(scene, &theirs, json!({})).await?;
         scene.apply(&[source("1")]).await?;
         let sync = sync(scene, "all", json!({}));
@@ -91,11 +88,7 @@ async fn an_object_of_somebody_else_keeps_every_byte_and_is_followed_once_it_goe
 async fn copies_go_or_stay_with_their_sync_also_while_nobody_is_there() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [a, b, c] = [
-            namespaces.create("a", true).await?,
-            namespaces.create("b", true).await?,
-            namespaces.create("c", true).await?,
-        ];
+        let [a, b, c] = namespaces.create_each(["a", "b", "c"]).await?;
         scene.apply(&[source("1")]).await?;
         let delete = sync(scene, "all", json!({}));
         let retain = sync(scene, "all", json!({"spec": {"deletionPolicy": "Retain"}}));
@@ -189,11 +182,7 @@ async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_
 -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [a, b, leaves] = [
-            namespaces.create("a", true).await?,
-            namespaces.create("b", true).await?,
-            namespaces.create("leaves", true).await?,
-        ];
+        let [a, b, leaves] = namespaces.create_each(["a", "b", "leaves"]).await?;
         scene.apply(&[source("1")]).await?;
         let ours = applied_sync(scene, "all", json!({})).await?;
         for namespace in [&a, &b, &leaves] {

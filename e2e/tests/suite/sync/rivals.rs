@@ -88,11 +88,8 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
 {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [fine, forbidden, full] = [
-            namespaces.create("c-fine", true).await?,
-            namespaces.create("a-forbidden", true).await?,
-            namespaces.create("b-full", true).await?,
-        ];
+        let names = ["c-fine", "a-forbidden", "b-full"];
+        let [fine, forbidden, full] = namespaces.create_each(names).await?;
         let terminating = namespaces.create("d-terminating", true).await?;
         let quota = |count| {
             json!({"apiVersion": "v1", "kind": "ResourceQuota",
@@ -161,10 +158,7 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
 async fn without_rights_in_one_namespace_the_status_says_so_and_the_others_go_on() -> Result<()> {
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
-        let [fine, forbidden] = [
-            namespaces.create("fine", true).await?,
-            namespaces.create("forbidden", true).await?,
-        ];
+        let [fine, forbidden] = namespaces.create_each(["fine", "forbidden"]).await?;
         let name = scene.installation.service_account();
         let get = ["get", "clusterrole", name, "--output=json"];
         let role: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
