@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    AuditEvent, Mark, Options, PATIENCE, Scene, Tested, done_if, merge, own_kinds,
+    AuditEvent, Mark, Options, PATIENCE, Scene, done_if, merge, own_kinds,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
     workload::{CONFIG_MAPS, Kind, Workload, both_kinds, config_map, secret},
@@ -30,8 +30,9 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
 -> Result<()> {
     let values = json!({"watch": {"namespaceSelector": {"matchLabels": {"rbac-test": "x"}}}});
     let options = Options {
+        everywhere: true,
         namespace_labels: vec!["rbac-test=x".to_owned()],
-        ..options(true, values)
+        ..options(values)
     };
     Scene::play(options, async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
@@ -79,11 +80,7 @@ async fn with_bound_fields_the_writer_uses_every_rule_and_lacks_none() -> Result
 
 #[tokio::test]
 async fn beside_a_writer_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    let values = json!({"webhook": {"certManager": {"enabled": true}}});
-    let options = Options {
-        tested: Tested::Controller,
-        ..options(false, bind::binding_fields(values).values)
-    };
+    let options = in_one_namespace(bind::binding_fields(Value::Null).values);
     Scene::play(options, async |scene| {
         bind::with_definitions(&scene.control_plane).await?;
         work(scene, &[CONFIG_MAP, SECRET]).await?;
@@ -102,21 +99,12 @@ async fn beside_a_writer_the_operator_uses_every_rule_and_lacks_none() -> Result
 
 #[tokio::test]
 async fn with_pins_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    Scene::play(pinning("restart"), async |scene| {
-        work(scene, &[CONFIG_MAP, SECRET]).await?;
-        leave_a_copy_behind(scene).await?;
-        uses_every_rule(scene, &["Role", "Role"]).await
-    })
-    .await
+    works_with(pinning("restart"), leave_a_copy_behind).await
 }
 
 #[tokio::test]
 async fn with_secret_provider_classes_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    let values = json!({
-        "secretProviderClasses": {"enabled": true},
-        "webhook": {"certManager": {"enabled": true}},
-    });
-    secret_provider_classes::play(options(false, values), async |scene| {
+    secret_provider_classes::play(in_one_namespace(Value::Null), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         secret_provider_classes::rotate_one(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
@@ -126,17 +114,11 @@ async fn with_secret_provider_classes_the_operator_uses_every_rule_and_lacks_non
 
 #[tokio::test]
 async fn with_protection_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    let values = json!({
-        "protect": {"enabled": true, "templates": true},
-        "webhook": {"certManager": {"enabled": true}},
-    });
-    let mut options = options(false, values);
+    let mut options = in_one_namespace(json!({"protect": {"enabled": true, "templates": true}}));
     options.args.push("--copy-grace-period=1s".to_owned());
-    Scene::play(options, async |scene| {
-        work(scene, &[CONFIG_MAP, SECRET]).await?;
+    works_with(options, async |scene| {
         protect::in_use::what_templates_name_stays(scene).await?;
-        keep::keep_and_let_go(scene).await?;
-        uses_every_rule(scene, &["Role", "Role"]).await
+        keep::keep_and_let_go(scene).await
     })
     .await
 }
@@ -145,38 +127,21 @@ async fn with_protection_the_operator_uses_every_rule_and_lacks_none() -> Result
 async fn with_stateful_sets_that_go_on_by_themselves_the_operator_uses_every_rule_and_lacks_none()
 -> Result<()> {
     let mut values = stuck::unsticking();
-    merge(
-        &mut values,
-        // Releases are not watched then.
-        &json!({"releaseWait": "0s", "webhook": {"certManager": {"enabled": true}}}),
-    );
-    Scene::play(options(false, values), async |scene| {
-        work(scene, &[CONFIG_MAP, SECRET]).await?;
-        stuck::goes_on(scene).await?;
-        uses_every_rule(scene, &["Role", "Role"]).await
-    })
-    .await
+    // Releases are not watched then.
+    merge(&mut values, &json!({"releaseWait": "0s"}));
+    works_with(in_one_namespace(values), stuck::goes_on).await
 }
 
 #[tokio::test]
 async fn with_pods_that_reload_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
-    let mut values = http_reload::values();
-    merge(
-        &mut values,
-        &json!({"webhook": {"certManager": {"enabled": true}}}),
-    );
-    Scene::play(options(false, values), async |scene| {
-        work(scene, &[CONFIG_MAP, SECRET]).await?;
-        http_reload::reload_a_change(scene).await?;
-        uses_every_rule(scene, &["Role", "Role"]).await
-    })
-    .await
+    let options = in_one_namespace(http_reload::values());
+    works_with(options, http_reload::reload_a_change).await
 }
 
 #[tokio::test]
 async fn if_secrets_are_ignored_the_operator_has_rights_only_to_its_own_secrets() -> Result<()> {
-    let values = json!({"ignoreSecrets": true, "webhook": {"certManager": {"enabled": true}}});
-    Scene::play(options(false, values), async |scene| {
+    let options = in_one_namespace(json!({"ignoreSecrets": true}));
+    Scene::play(options, async |scene| {
         work(scene, &[CONFIG_MAP]).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
@@ -185,12 +150,8 @@ async fn if_secrets_are_ignored_the_operator_has_rights_only_to_its_own_secrets(
 
 #[tokio::test]
 async fn the_operator_creates_the_jobs_of_cron_jobs_that_it_runs() -> Result<()> {
-    let values = json!({
-        "customResources": ["cronjobs"],
-        "runCronJobsOnChange": true,
-        "webhook": {"certManager": {"enabled": true}},
-    });
-    Scene::play(options(false, values), async |scene| {
+    let values = json!({"customResources": ["cronjobs"], "runCronJobsOnChange": true});
+    Scene::play(in_one_namespace(values), async |scene| {
         let pod = json!({
             "containers": [{"name": "main", "image": "app"}],
             "restartPolicy": "Never",
@@ -279,12 +240,7 @@ async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_and_c
 
 /// Returns options with pins, in one namespace.
 fn pinning(reconcile: &str) -> Options {
-    let values = json!({
-        "reconcile": reconcile,
-        "pin": {"enabled": true},
-        "webhook": {"certManager": {"enabled": true}},
-    });
-    let mut options = options(false, values);
+    let mut options = in_one_namespace(json!({"reconcile": reconcile, "pin": {"enabled": true}}));
     options.args.push("--copy-grace-period=1s".to_owned());
     options
 }
@@ -299,14 +255,31 @@ async fn leave_a_copy_behind(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-fn options(everywhere: bool, values: Value) -> Options {
+/// Returns options for one namespace, with a certificate of cert-manager.
+fn in_one_namespace(mut values: Value) -> Options {
+    let of_cert_manager = json!({"webhook": {"certManager": {"enabled": true}}});
+    merge(&mut values, &of_cert_manager);
+    options(values)
+}
+
+fn options(values: Value) -> Options {
     Options {
-        everywhere,
         values,
         proxied: true,
         args: vec!["--leader-elect".to_owned()],
         ..Options::default()
     }
+}
+
+/// Makes the operator in one namespace do everything that it does to workloads, and `more`. Asserts that it has used every
+/// rule.
+async fn works_with(options: Options, more: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    Scene::play(options, async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        more(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
 }
 
 /// Makes the operator do everything that it does to workloads: set hashes, restart pods, lose against
