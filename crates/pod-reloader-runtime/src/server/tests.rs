@@ -13,7 +13,7 @@ use webhook_certs::ClientAuthorities;
 use webhook_certs::testing::client_authority;
 
 use super::Limits;
-use running::{says_close, start, start_for, start_plain};
+use running::{limited, says_close, start, start_for, start_plain};
 
 /// A limit that is long enough for a healthy client on a busy machine, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
@@ -49,22 +49,14 @@ async fn a_body_larger_than_the_buffer_passes() {
 
 #[tokio::test]
 async fn a_client_that_begins_no_handshake_is_closed() {
-    let server = start(Limits {
-        handshake: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.handshake = SHORT).await;
     let mut silent = server.connect_without_tls().await;
     assert!(silent.closed().await < Limits::default().handshake);
 }
 
 #[tokio::test]
 async fn silence_after_the_handshake_is_closed_and_takes_nothing_from_others() {
-    let server = start(Limits {
-        first_byte: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.first_byte = SHORT).await;
     let mut silent = server.connect().await;
     let mut healthy = server.connect().await;
     healthy.ask("/").await;
@@ -74,11 +66,7 @@ async fn silence_after_the_handshake_is_closed_and_takes_nothing_from_others() {
 
 #[tokio::test]
 async fn half_a_header_is_closed_as_a_first_request_and_as_a_later_one() {
-    let server = start(Limits {
-        headers: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.headers = SHORT).await;
     let (mut first, mut later) = (server.connect().await, server.connect().await);
     later.ask("/").await;
     for half in [&mut first, &mut later] {
@@ -89,11 +77,10 @@ async fn half_a_header_is_closed_as_a_first_request_and_as_a_later_one() {
 
 #[tokio::test]
 async fn an_idle_connection_outlives_the_limits_of_a_new_one() {
-    let server = start(Limits {
-        handshake: SHORT,
-        first_byte: SHORT,
-        headers: SHORT,
-        ..Limits::default()
+    let server = limited(|limits| {
+        limits.handshake = SHORT;
+        limits.first_byte = SHORT;
+        limits.headers = SHORT;
     })
     .await;
     let mut idle = server.connect().await;
@@ -106,11 +93,7 @@ async fn an_idle_connection_outlives_the_limits_of_a_new_one() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_in_the_end() {
-    let server = start(Limits {
-        idle: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.idle = SHORT).await;
     let mut idle = server.connect().await;
     idle.ask("/").await;
     assert!(idle.closed().await >= SHORT / 2);
@@ -125,10 +108,7 @@ async fn a_slow_answer_outlives_the_limits_on_waiting() {
         ..Limits::default()
     };
     let server = start(limits).await;
-    let mut slow = server.connect().await;
-    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
-        .await;
-    server.arrived.notified().await;
+    let mut slow = server.asked_slowly().await;
     server.connect().await.closed().await;
     server.release.notify_one();
     assert!(slow.answer().await.ends_with("at last"));
@@ -136,11 +116,7 @@ async fn a_slow_answer_outlives_the_limits_on_waiting() {
 
 #[tokio::test]
 async fn an_answer_that_never_comes_is_closed_in_the_end() {
-    let server = start(Limits {
-        answer: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.answer = SHORT).await;
     let mut slow = server.connect().await;
     slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
         .await;
@@ -149,11 +125,7 @@ async fn an_answer_that_never_comes_is_closed_in_the_end() {
 
 #[tokio::test]
 async fn a_body_that_trickles_in_is_closed_in_the_end() {
-    let server = start(Limits {
-        answer: SHORT,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.answer = SHORT).await;
     let mut slow = server.connect().await;
     slow.send("POST /echo HTTP/1.1\r\nhost: webhook\r\ncontent-length: 9\r\n\r\nx")
         .await;
@@ -162,11 +134,7 @@ async fn a_body_that_trickles_in_is_closed_in_the_end() {
 
 #[tokio::test]
 async fn at_the_limit_a_silent_connection_makes_room_and_an_idle_one_does_not() {
-    let server = start(Limits {
-        connections: 3,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.connections = 3).await;
     let mut idle = server.connect().await;
     idle.ask("/").await;
     let mut oldest = server.connect_without_tls().await;
@@ -180,11 +148,7 @@ async fn at_the_limit_a_silent_connection_makes_room_and_an_idle_one_does_not() 
 
 #[tokio::test]
 async fn at_the_limit_a_body_that_does_not_come_makes_room() {
-    let server = start(Limits {
-        connections: 2,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.connections = 2).await;
     let mut slow = server.connect().await;
     slow.send("POST /echo HTTP/1.1\r\nhost: webhook\r\ncontent-length: 9\r\n\r\nx")
         .await;
@@ -202,15 +166,8 @@ async fn at_the_limit_a_body_that_does_not_come_makes_room() {
 
 #[tokio::test]
 async fn at_the_limit_the_longest_idle_makes_room_before_any_that_is_being_answered() {
-    let server = start(Limits {
-        connections: 2,
-        ..Limits::default()
-    })
-    .await;
-    let mut slow = server.connect().await;
-    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
-        .await;
-    server.arrived.notified().await;
+    let server = limited(|limits| limits.connections = 2).await;
+    let mut slow = server.asked_slowly().await;
     let mut idle = server.connect().await;
     idle.ask("/").await;
     let mut newest = server.connect().await;
@@ -306,11 +263,7 @@ async fn without_tls_headers_without_end_are_refused_before_they_take_up_memory(
 
 #[tokio::test]
 async fn clients_that_leave_their_handshake_keep_nobody_out() {
-    let server = start(Limits {
-        handshakes: 1,
-        ..Limits::default()
-    })
-    .await;
+    let server = limited(|limits| limits.handshakes = 1).await;
     let _silent = server.connect_without_tls().await;
     let mut half_hello = server.connect_without_tls().await;
     half_hello
@@ -368,11 +321,7 @@ async fn while_draining_old_and_new_connections_are_served_and_asked_to_close() 
 
 #[tokio::test]
 async fn requests_in_flight_at_the_end_of_the_drain_finish_and_idle_connections_close() {
-    let mut server = start(Limits {
-        drain: Duration::ZERO,
-        ..Limits::default()
-    })
-    .await;
+    let mut server = limited(|limits| limits.drain = Duration::ZERO).await;
     let (mut slow, mut idle, mut silent) = (
         server.connect().await,
         server.connect().await,
@@ -394,16 +343,12 @@ async fn requests_in_flight_at_the_end_of_the_drain_finish_and_idle_connections_
 
 #[tokio::test]
 async fn a_request_that_never_ends_is_cut_off() {
-    let mut server = start(Limits {
-        drain: Duration::ZERO,
-        finish: SHORT,
-        ..Limits::default()
+    let mut server = limited(|limits| {
+        limits.drain = Duration::ZERO;
+        limits.finish = SHORT;
     })
     .await;
-    let mut slow = server.connect().await;
-    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
-        .await;
-    server.arrived.notified().await;
+    let mut slow = server.asked_slowly().await;
     server.stop();
     slow.closed().await;
     server.ended().await;

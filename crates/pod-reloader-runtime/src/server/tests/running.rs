@@ -38,6 +38,13 @@ pub(super) async fn start(limits: Limits) -> Running {
     started(limits, Transport::Tls(acceptor), client).await
 }
 
+/// Serves the same routes within limits that differ from the usual ones.
+pub(super) async fn limited(differ: impl FnOnce(&mut Limits)) -> Running {
+    let mut limits = Limits::default();
+    differ(&mut limits);
+    start(limits).await
+}
+
 /// Serves the same routes without TLS. Its clients connect without TLS, too.
 pub(super) async fn start_plain(limits: Limits) -> Running {
     let (_, client) = self_signed(NAME);
@@ -102,6 +109,15 @@ impl Running {
     pub(super) async fn connect(&self) -> Connected {
         let stream = TcpStream::connect(self.address).await.unwrap();
         Connected(Box::new(self.client.connect(stream).await.unwrap()))
+    }
+
+    /// Returns a client whose request has arrived, and is not answered before the test releases it.
+    pub(super) async fn asked_slowly(&self) -> Connected {
+        let mut slow = self.connect().await;
+        slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+            .await;
+        self.arrived.notified().await;
+        slow
     }
 
     /// Returns true if a client gets an answer when it presents a certificate of `authority`, or none.
