@@ -149,11 +149,7 @@ async fn a_release_that_does_not_know_of_a_move_changes_no_hash() -> Result<()> 
         ..release(&first)
     };
     play(late, release(&second), async |stage| {
-        let web = Workload::podless("web").lists("app");
-        stage.put("1").await?;
-        stage.create(&web).await?;
-        stage.quiet().await?;
-        let before = stage.snapshot(&web).await?;
+        let (web, before) = stage.web_at_rest().await?;
         let proxy = stage.a.proxy.as_ref().context("the scene is proxied")?;
         let namespaces = Requests::exactly("/api/v1/namespaces").watches();
         let held = proxy.add(Rule::new(namespaces, Fault::HoldWatch));
@@ -193,11 +189,7 @@ async fn a_change_between_two_releases_with_the_same_hash_keys_rolls_once() -> R
     };
     play(release(&first), proxied, async |stage| {
         share_keys(stage).await?;
-        let web = Workload::podless("web").lists("app");
-        stage.put("1").await?;
-        stage.create(&web).await?;
-        stage.quiet().await?;
-        let before = stage.snapshot(&web).await?;
+        let (web, before) = stage.web_at_rest().await?;
         // A release lists the workloads of a namespace that joins it, and tries again if that fails.
         let lists = Requests::under(format!("/apis/apps/v1/namespaces/{}/", stage.namespace));
         let unavailable = Answer::error(StatusCode::SERVICE_UNAVAILABLE);
@@ -232,11 +224,7 @@ async fn a_change_between_releases_with_different_hash_keys_is_unseen_until_the_
 {
     let [first, second] = names("unseen");
     play(release(&first), release(&second), async |stage| {
-        let web = Workload::podless("web").lists("app");
-        stage.put("1").await?;
-        stage.create(&web).await?;
-        stage.quiet().await?;
-        let before = stage.snapshot(&web).await?;
+        let (web, before) = stage.web_at_rest().await?;
         stage.left().await?;
         stage.put("2").await?;
         stage.label(Some(&second)).await?;
@@ -262,11 +250,7 @@ async fn two_releases_that_manage_one_workload_write_less_and_less_and_roll_noth
         let namespace = format!("namespace/{}", stage.namespace);
         stage.b.label(&namespace, &both).await?;
         stage.has_come_to(stage.b).await?;
-        let web = Workload::podless("web").lists("app");
-        stage.put("1").await?;
-        stage.create(&web).await?;
-        stage.quiet().await?;
-        let before = stage.snapshot(&web).await?;
+        let (web, before) = stage.web_at_rest().await?;
         let mark = stage.a.mark().await?;
         for edit in 1..=3 {
             let label = json!({"metadata": {"labels": {"edit": edit.to_string()}}});
@@ -429,6 +413,16 @@ impl Stage<'_> {
     async fn create(&self, workload: &Workload) -> Result<()> {
         let workloads = [workload.clone()];
         self.a.create_all_in(&self.namespace, &workloads).await
+    }
+
+    /// Creates a workload that lists ConfigMap `app`, and waits until nothing is pending.
+    async fn web_at_rest(&self) -> Result<(Workload, Snapshot)> {
+        let web = Workload::podless("web").lists("app");
+        self.put("1").await?;
+        self.create(&web).await?;
+        self.quiet().await?;
+        let created = self.snapshot(&web).await?;
+        Ok((web, created))
     }
 
     async fn object(&self, workload: &Workload) -> Result<Value> {
