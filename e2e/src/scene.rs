@@ -144,6 +144,14 @@ impl Options {
         }
     }
 
+    /// Returns the defaults, with a proxy before the apiserver.
+    pub fn proxied() -> Self {
+        Self {
+            proxied: true,
+            ..Self::default()
+        }
+    }
+
     /// Returns the defaults, with a Helm release.
     pub fn released() -> Self {
         Self {

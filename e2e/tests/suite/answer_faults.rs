@@ -15,11 +15,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::faults::{change, counted, lists, patches, reads, so_many_workloads, workloads};
-use crate::races::proxied;
 
 #[tokio::test]
 async fn the_old_list_stays_until_a_new_list_is_whole() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
         let (proxy, watches) = (proxy(scene)?, Requests::any().watches());
@@ -74,7 +73,7 @@ async fn the_old_list_stays_until_a_new_list_is_whole() -> Result<()> {
 
 #[tokio::test]
 async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
         let (proxy, watches) = (proxy(scene)?, Requests::any().watches());
@@ -109,7 +108,7 @@ async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Resul
 
 #[tokio::test]
 async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         // With fewer of them, they would be restarted too often before each fault has applied.
         let workloads = so_many_workloads(scene, 4).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
@@ -166,7 +165,7 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
 
 #[tokio::test]
 async fn a_refused_patch_of_one_workload_holds_up_no_other() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
         let proxy = proxy(scene)?;

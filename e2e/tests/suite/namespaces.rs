@@ -178,11 +178,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
 /// A foreign policy refuses our patches of one workload: only that workload backs off.
 #[tokio::test]
 async fn a_workload_that_cannot_be_patched_is_reported_and_holds_up_no_other() -> Result<()> {
-    let options = Options {
-        proxied: true,
-        ..Options::default()
-    };
-    Scene::play(options, async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let lists = |name| Workload::podless(name).lists("app");
         let (web, refused) = (lists("web"), lists("refused"));

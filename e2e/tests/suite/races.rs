@@ -41,7 +41,7 @@ async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
 async fn changes_that_the_watches_never_report_are_found_by_the_next_lists() -> Result<()> {
     let options = Options {
         args: vec!["--resync-period=3s".to_owned()],
-        ..proxied()
+        ..Options::proxied()
     };
     Scene::play(options, async |scene| {
         scene
@@ -70,7 +70,7 @@ async fn changes_that_the_watches_never_report_are_found_by_the_next_lists() -> 
 
 #[tokio::test]
 async fn a_write_does_not_hit_a_workload_whose_image_has_changed_meanwhile() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let Overtaken { before, after } = overtake(scene, async || {
             patch(scene, "web", image("app:2")).await?;
             Ok(())
@@ -84,7 +84,7 @@ async fn a_write_does_not_hit_a_workload_whose_image_has_changed_meanwhile() -> 
 
 #[tokio::test]
 async fn a_write_does_not_hit_a_workload_that_was_labelled_ignored_meanwhile() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let Overtaken { before, after } = overtake(scene, async || {
             let labels = json!({"pod-reloader.cs.sap.com/ignored": "true"});
             patch(scene, "web", json!({"metadata": {"labels": labels}})).await
@@ -98,7 +98,7 @@ async fn a_write_does_not_hit_a_workload_that_was_labelled_ignored_meanwhile() -
 
 #[tokio::test]
 async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let Overtaken { before, after } = overtake(scene, async || {
             // The new one carries the old hash again, so that it differs only in its UID.
             set_config(scene, "app", "1").await?;
@@ -122,20 +122,12 @@ async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Resul
     .await
 }
 
-/// Returns options of an operator that can be cut off from the apiserver.
-pub(crate) fn proxied() -> Options {
-    Options {
-        proxied: true,
-        ..Options::default()
-    }
-}
-
 /// Returns options with [`SETTLE_PERIOD`]. The loop may learn of a ConfigMap before the image has changed, and would be
 /// right to restart pods if that took longer.
 fn slow_to_settle() -> Options {
     Options {
         settle_period: "5s",
-        ..proxied()
+        ..Options::proxied()
     }
 }
 

@@ -334,10 +334,7 @@ async fn too_many_reviews_for_the_processor_are_answered_in_time_or_asked_to_com
 
 #[tokio::test]
 async fn a_slow_apiserver_is_not_waited_for_beyond_the_timeout() -> Result<()> {
-    let options = Options {
-        proxied: true,
-        ..Options::default()
-    };
+    let options = Options::proxied();
     unharmed(options, async |scene, caller| {
         let proxy = scene.proxy.as_ref().context("the scene has a proxy")?;
         let reads = Requests::containing("/configmaps/late-");
@@ -370,10 +367,7 @@ async fn a_slow_apiserver_is_not_waited_for_beyond_the_timeout() -> Result<()> {
 // Several threads, because hundreds of megabytes go through the proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
-    let options = Options {
-        proxied: true,
-        ..Options::default()
-    };
+    let options = Options::proxied();
     unharmed(options, async |scene, caller| {
         let proxy = scene.proxy.as_ref().context("the scene has a proxy")?;
         proxy.add(Rule::new(

@@ -8,13 +8,11 @@ use futures::future::try_join_all;
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Mark, PATIENCE, Scene, wait_for};
-
-use crate::races::proxied;
+use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, wait_for};
 
 #[tokio::test]
 async fn a_forbidden_read_is_reported_and_leads_to_no_write() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let unreadable = changes_unseen(scene, error(StatusCode::FORBIDDEN), 1).await?;
         let note = scene.event(&web(), "ConfigUnreadable").await?;
         ensure!(note.contains("ConfigMap app"), "{note}");
@@ -25,7 +23,7 @@ async fn a_forbidden_read_is_reported_and_leads_to_no_write() -> Result<()> {
 
 #[tokio::test]
 async fn a_failing_read_leads_to_no_write() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let error = error(StatusCode::INTERNAL_SERVER_ERROR);
         let unreadable = changes_unseen(scene, error, 2).await?;
         unreadable.repaired(scene).await
@@ -35,7 +33,7 @@ async fn a_failing_read_leads_to_no_write() -> Result<()> {
 
 #[tokio::test]
 async fn a_hanging_read_leads_to_no_write() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         // The second read is made after the first was given up.
         let unreadable = changes_unseen(scene, Fault::Hang, 2).await?;
         unreadable.repaired(scene).await
@@ -45,7 +43,7 @@ async fn a_hanging_read_leads_to_no_write() -> Result<()> {
 
 #[tokio::test]
 async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let made = try_join_all(unreadable().map(async |(fault, name)| {
             let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
@@ -70,7 +68,7 @@ async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> R
 
 #[tokio::test]
 async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    Scene::play(Options::proxied(), async |scene| {
         let updated = try_join_all(unreadable().map(async |(fault, name)| {
             let workload = Workload::podless(name).lists(name);
             scene.apply(&[config_map(name, "1")]).await?;
