@@ -343,39 +343,18 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_written_if_nothing_waits_for_an_approval() {
         let ungated = |annotations: &[(&str, &str)]| shop(annotations, PENDING);
-        for (canned, asked, verdict, told) in [
-            (ungated(&[]), None, Verdict::Bad, "it needs no approval"),
-            (
-                ungated(&[("hold", "true")]),
-                None,
-                Verdict::Bad,
-                "it needs no approval",
-            ),
-            (
-                gated("current; version 0.1.0"),
-                None,
-                Verdict::Good,
-                "nothing is pending",
-            ),
-            (
-                gated("baseline due; version 0.1.0"),
-                None,
-                Verdict::Good,
-                "nothing is pending",
-            ),
+        let unneeded = (Verdict::Bad, "it needs no approval");
+        let nothing = (Verdict::Good, "nothing is pending");
+        let current = || gated("current; version 0.1.0");
+        let other = "not approved: nothing is pending, so content 48a63946 does not wait";
+        for (canned, asked, (verdict, told)) in [
+            (ungated(&[]), None, unneeded),
+            (ungated(&[("hold", "true")]), None, unneeded),
+            (current(), None, nothing),
+            (gated("baseline due; version 0.1.0"), None, nothing),
             // A pipeline that is repeated.
-            (
-                gated("current; version 0.1.0"),
-                Some("00112233"),
-                Verdict::Good,
-                "nothing is pending",
-            ),
-            (
-                gated("current; version 0.1.0"),
-                Some("48a63946"),
-                Verdict::Bad,
-                "not approved: nothing is pending, so content 48a63946 does not wait",
-            ),
+            (current(), Some("00112233"), nothing),
+            (current(), Some("48a63946"), (Verdict::Bad, other)),
         ] {
             let answer = approved(canned, asked).await;
             assert_eq!(answer, (told.to_owned(), verdict, vec![]));
