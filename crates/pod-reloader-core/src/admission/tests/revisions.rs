@@ -73,6 +73,13 @@ fn template_hash(object: &Value) -> Option<&str> {
     object["spec"]["template"]["metadata"]["annotations"][annotations::CONFIG_HASH].as_str()
 }
 
+/// Asserts that a workload has a baseline: the hash of this content, in place of another hash.
+#[track_caller]
+fn assert_baseline(object: &Value, replaced: &str, content: &str) {
+    let expected = format!("{replaced}={}", hash(content));
+    assert_eq!(annotation(object, "baseline"), Some(&*expected));
+}
+
 /// A Deployment that was undone: as it is, as the request brings back its first revision, and that revision.
 struct Undo {
     now: Builder,
@@ -453,10 +460,7 @@ fn a_workload_around_pods_without_a_hash_gets_a_baseline_and_no_hash() {
     let orphan = replica_set(web().image("1"), 1, None);
     let (answer, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), None);
-    assert_eq!(
-        annotation(&object, "baseline"),
-        Some(&*format!("={}", hash("1")))
-    );
+    assert_baseline(&object, "", "1");
     assert_eq!(
         (answer.outcome, answer.warnings.len()),
         (Outcome::Unchanged, 0)
@@ -466,10 +470,7 @@ fn a_workload_around_pods_without_a_hash_gets_a_baseline_and_no_hash() {
         .annotation("baseline", &format!("={}", hash("0")))
         .image("1");
     let (_, object) = settled(&review, Some(&[replica_set(last, 1, None)]), "1").unwrap();
-    assert_eq!(
-        annotation(&object, "baseline"),
-        Some(&*format!("={}", hash("0")))
-    );
+    assert_baseline(&object, "", "0");
     assert_eq!(template_hash(&object), None);
 }
 
@@ -493,10 +494,7 @@ fn a_workload_around_pods_with_a_hash_gets_theirs() {
     let foreign = hashed_by(7, &objects);
     let object = around(&foreign);
     assert_eq!(template_hash(&object), Some(&*foreign));
-    assert_eq!(
-        annotation(&object, "baseline"),
-        Some(&*format!("{foreign}={}", hash("1")))
-    );
+    assert_baseline(&object, &foreign, "1");
 }
 
 #[test]
@@ -569,10 +567,7 @@ fn a_manifest_has_no_hash_that_its_running_pods_do_not_have() {
     let orphan = replica_set(web().image("1"), 1, None);
     let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), None);
-    assert_eq!(
-        annotation(&object, "baseline"),
-        Some(&*format!("={}", hash("1")))
-    );
+    assert_baseline(&object, "", "1");
 }
 
 #[test]
@@ -602,10 +597,7 @@ fn pods_with_a_hash_of_sap_are_taken_over_with_a_baseline() {
     let orphan = replica_set(web().stamped(&sap).image("1"), 1, None);
     let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), Some(&*sap));
-    assert_eq!(
-        annotation(&object, "baseline"),
-        Some(&*format!("{sap}={}", hash("1")))
-    );
+    assert_baseline(&object, &sap, "1");
 }
 
 #[test]
@@ -635,9 +627,6 @@ fn a_controller_revision_has_its_template_in_another_order_and_with_a_directive(
         review["request"]["kind"]["kind"] = json!(kind);
         let (_, object) = settled(&review, Some(std::slice::from_ref(&orphan)), "1").unwrap();
         assert_eq!(template_hash(&object), None, "{kind}");
-        assert_eq!(
-            annotation(&object, "baseline"),
-            Some(&*format!("={}", hash("1")))
-        );
+        assert_baseline(&object, "", "1");
     }
 }

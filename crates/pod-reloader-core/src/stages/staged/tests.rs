@@ -66,6 +66,14 @@ impl Shop {
         shop
     }
 
+    /// Starts with healthy ones, of which `first` has got a change.
+    fn on_trial() -> Self {
+        let mut shop = Self::open();
+        let change = shop.change("app", 1);
+        shop.goes(&[change], 2);
+        shop
+    }
+
     fn at(&self, second: u64) -> Instant {
         self.began + Duration::from_secs(second)
     }
@@ -130,9 +138,7 @@ impl Shop {
 
 #[test]
 fn a_workload_is_waited_for_until_it_has_soaked() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     shop.finds(Look::Right, 4);
     assert_eq!(shop.waits(shop.change("app", 1), 31), Some(Why::IsTried));
@@ -142,9 +148,7 @@ fn a_workload_is_waited_for_until_it_has_soaked() {
 
 #[test]
 fn a_workload_has_soaked_even_for_one_that_has_just_waited_for_it() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     shop.finds(Look::Right, 3);
     let soaked = shop.at(2 + 30);
     let waits = shop.waits_at(shop.change("app", 1), soaked - FRESH / 2);
@@ -182,9 +186,7 @@ fn writes_that_do_not_arrive_do_not_prolong_the_deadline() {
 fn a_workload_whose_write_is_refused_is_no_longer_waited_for() {
     // Without an answer, the write may have arrived.
     for (is_refused, why) in [(true, None), (false, Some(Why::IsTried))] {
-        let mut shop = Shop::open();
-        let change = shop.change("app", 1);
-        shop.goes(&[change], 2);
+        let mut shop = Shop::on_trial();
         assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
         let told = shop.stages.looked_in_vain(&shop.first, is_refused);
         assert_eq!(told, [(*shop.last.id).clone()]);
@@ -219,9 +221,7 @@ fn the_latest_trial_with_an_object_counts() {
 
 #[test]
 fn an_edit_of_its_settings_does_not_let_a_workload_soak_anew() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     shop.finds(Look::Right, 3);
     shop.becomes(true, 31, 20);
     shop.becomes(true, 31, 35);
@@ -230,9 +230,7 @@ fn an_edit_of_its_settings_does_not_let_a_workload_soak_anew() {
 
 #[test]
 fn a_workload_that_is_forgotten_waits_for_nobody() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     assert!(shop.stages.is_waited_for(&shop.first.id));
     assert_eq!(
@@ -244,9 +242,7 @@ fn a_workload_that_is_forgotten_waits_for_nobody() {
 
 #[test]
 fn a_workload_that_is_forgotten_during_its_pass_leaves_no_wait_behind() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     shop.stages.forget(&shop.last.id);
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     assert!(!shop.stages.is_waited_for(&shop.first.id));
@@ -254,9 +250,7 @@ fn a_workload_that_is_forgotten_during_its_pass_leaves_no_wait_behind() {
 
 #[test]
 fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_one_with_its_name() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     assert_eq!(
         shop.stages.forget(&shop.first.id),
@@ -277,9 +271,7 @@ fn workloads_are_told_that_the_one_they_wait_for_is_gone_and_wait_for_the_next_o
 /// The next one with its name does not know that anybody waits for it.
 #[test]
 fn a_workload_soon_looks_again_if_the_one_that_it_waits_for_is_already_gone() {
-    let mut shop = Shop::open();
-    let change = shop.change("app", 1);
-    shop.goes(&[change], 2);
+    let mut shop = Shop::on_trial();
     assert_eq!(shop.waits(shop.change("app", 1), 3), Some(Why::IsTried));
     shop.stages.forget(&shop.first.id);
     let (now, last) = (shop.at(3), shop.last.clone());
