@@ -80,18 +80,11 @@ fn assert_baseline(object: &Value, replaced: &str, content: &str) {
     assert_eq!(annotation(object, "baseline"), Some(&*expected));
 }
 
-/// A Deployment that was undone: as it is, as the request brings back its first revision, and that revision.
-struct Undo {
-    now: Builder,
-    asked: Builder,
-    first: Builder,
-}
-
-impl Undo {
-    fn review(self) -> (Value, Vec<Remains>) {
-        let first = replica_set(self.first, 1, Some("uid-1"));
-        (review_of(Some(self.now), self.asked, None), vec![first])
-    }
+/// Returns the review of an undo, and the revisions: of a Deployment as it is, as the request brings back its first
+/// revision, and that revision.
+fn undo(now: Builder, asked: Builder, first: Builder) -> (Value, Vec<Remains>) {
+    let first = replica_set(first, 1, Some("uid-1"));
+    (review_of(Some(now), asked, None), vec![first])
 }
 
 #[test]
@@ -104,12 +97,7 @@ fn what_was_set_since_outlives_an_undo() {
     };
     let now = web().lists("a").annotation("hold", "true").image("2");
     let now = now.annotation("restart-window", "Sun 00:00-04:00 UTC");
-    let undo = Undo {
-        now,
-        asked: first(),
-        first: first(),
-    };
-    let (review, revisions) = undo.review();
+    let (review, revisions) = undo(now, first(), first());
     let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
     assert_eq!(annotation(&object, "hold"), Some("true"));
     assert_eq!(
@@ -129,12 +117,8 @@ fn what_was_set_since_outlives_an_undo() {
 #[test]
 fn an_undo_and_a_takeover_change_nothing_if_they_are_reviewed_once_more() {
     let first = || web().lists("a").image("1");
-    let undo = Undo {
-        now: web().lists("a").annotation("hold", "true").image("2"),
-        asked: first(),
-        first: first(),
-    };
-    let (review, revisions) = undo.review();
+    let now = web().lists("a").annotation("hold", "true").image("2");
+    let (review, revisions) = undo(now, first(), first());
     let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
     match step(&again(review, &object)) {
         Step::Read(pending) => {
@@ -205,12 +189,7 @@ fn an_undo_to_a_time_before_the_opt_in_keeps_the_opt_in() {
         web().lists("a"),
         web().lists("a").annotation("settle-period", "1s"),
     ] {
-        let undo = Undo {
-            now: now.image("2"),
-            asked: web().image("1"),
-            first: web().image("1"),
-        };
-        let (review, revisions) = undo.review();
+        let (review, revisions) = undo(now.image("2"), web().image("1"), web().image("1"));
         let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
         assert_eq!(annotation(&object, "configmaps"), Some("a"));
         assert_eq!(template_hash(&object), Some(&*hash("1")));
@@ -220,12 +199,7 @@ fn an_undo_to_a_time_before_the_opt_in_keeps_the_opt_in() {
 #[test]
 fn what_was_removed_since_comes_back_with_an_undo_as_before() {
     let first = || web().lists("a").annotation("hold", "true").image("1");
-    let undo = Undo {
-        now: web().lists("a").image("2"),
-        asked: first(),
-        first: first(),
-    };
-    let (review, _) = undo.review();
+    let (review, _) = undo(web().lists("a").image("2"), first(), first());
     // Nothing that stands on the workload is lost, so nobody asks.
     assert!(settled(&review, None, "1").is_none());
 }
@@ -233,16 +207,12 @@ fn what_was_removed_since_comes_back_with_an_undo_as_before() {
 #[test]
 fn what_a_person_writes_together_with_an_old_template_counts() {
     let first = || web().lists("a").image("1");
-    let undo = Undo {
-        now: web()
-            .lists("a")
-            .annotation("hold", "true")
-            .annotation("stage", "2")
-            .image("2"),
-        asked: first().annotation("hold", "false"),
-        first: first(),
-    };
-    let (review, revisions) = undo.review();
+    let now = web()
+        .lists("a")
+        .annotation("hold", "true")
+        .annotation("stage", "2")
+        .image("2");
+    let (review, revisions) = undo(now, first().annotation("hold", "false"), first());
     let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
     assert_eq!(annotation(&object, "hold"), Some("false"));
     assert_eq!(annotation(&object, "stage"), Some("2"));
@@ -251,12 +221,8 @@ fn what_a_person_writes_together_with_an_old_template_counts() {
 #[test]
 fn a_label_that_is_taken_away_together_with_an_old_template_goes() {
     let first = || web().lists("a").image("1");
-    let undo = Undo {
-        now: web().lists("a").label("ignored", "true").image("2"),
-        asked: first(),
-        first: first(),
-    };
-    let (review, revisions) = undo.review();
+    let now = web().lists("a").label("ignored", "true").image("2");
+    let (review, revisions) = undo(now, first(), first());
     let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
     // An undo takes no labels away, so somebody has done that now.
     assert!(object["metadata"]["labels"][format!("{P}/ignored")].is_null());
@@ -289,12 +255,8 @@ fn a_new_template_without_a_setting_is_no_undo() {
 
 #[test]
 fn a_setting_stays_if_nobody_can_tell_whether_it_is_an_undo() {
-    let undo = Undo {
-        now: web().lists("a").annotation("hold", "true").image("2"),
-        asked: web().lists("a").image("1"),
-        first: web(),
-    };
-    let (review, _) = undo.review();
+    let now = web().lists("a").annotation("hold", "true").image("2");
+    let (review, _) = undo(now, web().lists("a").image("1"), web());
     let (_, object) = settled(&review, None, "1").unwrap();
     assert_eq!(annotation(&object, "hold"), Some("true"));
 }
