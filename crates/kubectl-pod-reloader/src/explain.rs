@@ -345,7 +345,9 @@ impl Answer for Explanation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::{Canned, config_map, deployment, operator, operator_with};
+    use crate::cluster::canned::{
+        Canned, assert_mentions, config_map, deployment, operator, operator_with,
+    };
     use jiff::SignedDuration;
     use pod_reloader_core::protect::PROTECT;
     use pod_reloader_core::seal::COPY_OF;
@@ -404,12 +406,12 @@ mod tests {
     async fn a_hash_that_the_webhook_has_just_set_is_not_reported_as_an_expired_event() {
         let (text, json) = explained(shop(None, 0)).await;
         let line = "it came with a write of the workload, for which there is no Event";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         assert!(!text.contains("kept for an hour"), "{text}");
         assert_eq!(json["lastRestart"].get("why"), None);
         let (text, json) = explained(shop(Some("argocd"), 0)).await;
         let line = "it came with a write of the workload by argocd, for which there is no Event";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         assert_eq!(json["lastRestart"]["manager"], "argocd");
     }
 
@@ -467,21 +469,18 @@ mod tests {
             LAST_APPLIED: manifest.to_string(),
         });
         let applied = advice(due(web, config_map("app", "key"))).await;
-        assert!(applied.contains("by kubectl apply;"), "{applied}");
+        assert_mentions(&applied, "by kubectl apply;");
     }
 
     #[tokio::test]
     async fn events_that_the_user_may_not_list_are_not_reported_as_gone() {
         let events = "/api/v1/namespaces/shop/events";
         let (text, _) = explained(shop(Some("pod-reloader"), 300).forbids(events)).await;
-        assert!(
-            text.contains("why is not known: Events cannot be read"),
-            "{text}"
-        );
+        assert_mentions(&text, "why is not known: Events cannot be read");
         let line = "why it was restarted: you may not list events in namespace shop";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         let (text, _) = explained(shop(None, 0).forbids(events)).await;
-        assert!(text.contains("it came with a write"), "{text}");
+        assert_mentions(&text, "it came with a write");
     }
 
     #[tokio::test]
@@ -496,14 +495,14 @@ mod tests {
             ),
         ] {
             let (text, _) = explained(shop(Some("pod-reloader"), minutes)).await;
-            assert!(text.contains(why), "{text}");
+            assert_mentions(&text, why);
         }
     }
 
     #[tokio::test]
     async fn protected_and_copied_objects_are_marked() {
         let (text, json) = explained(shop(None, 0)).await;
-        assert!(text.contains("PODS NEED\n"), "{text}");
+        assert_mentions(&text, "PODS NEED\n");
         assert_eq!(json["objects"][0].get("protect"), None);
         let mut app = config_map("app", "key");
         app["metadata"]["labels"] = json!({PROTECT: "in-use"});
@@ -514,9 +513,9 @@ mod tests {
             .with("/apis/apps/v1/deployments", protecting)
             .with(path, app.clone());
         let (text, json) = explained(shop.clone()).await;
-        assert!(text.contains("PODS NEED   REMARK\n"), "{text}");
+        assert_mentions(&text, "PODS NEED   REMARK\n");
         let remark = "protected: in-use; copy of ConfigMap platform/app\n";
-        assert!(text.contains(remark), "{text}");
+        assert_mentions(&text, remark);
         let object = &json["objects"][0];
         assert_eq!(object["protect"], "in-use");
         assert_eq!(object["copyOf"], "ConfigMap platform/app");
@@ -525,7 +524,7 @@ mod tests {
         });
         let (text, _) = explained(shop.with(path, app)).await;
         let remark = "label pod-reloader.cs.sap.com/protect=true protects nothing: a ConfigMap takes one of always, in-use, keep\n";
-        assert!(text.contains(remark), "{text}");
+        assert_mentions(&text, remark);
     }
 
     /// Returns a cluster in which a restart of `web` is due.
@@ -563,12 +562,12 @@ mod tests {
             "Together     app, secret/app: when one has changed, the others are waited for, for 900 s at most\n",
             "Approval     required for content 48a63946; approved is 11111111\n",
         ] {
-            assert!(text.contains(line), "{line} is not in\n{text}");
+            assert_mentions(&text, line);
         }
         let (text, json) = explained(due(held, app.clone())).await;
-        assert!(text.contains("a restart is due; it is on hold\n"), "{text}");
+        assert_mentions(&text, "a restart is due; it is on hold\n");
         let lines = "On hold      by its own annotation\n             by ConfigMap app\n";
-        assert!(text.contains(lines), "{text}");
+        assert_mentions(&text, lines);
         assert_eq!(json["onHold"], true);
         assert_eq!(json["heldBy"], json!(["ConfigMap app"]));
         assert_eq!(json["pending"], "48a63946");
@@ -599,11 +598,8 @@ mod tests {
             .with("/apis/apps/v1/deployments", json!({"items": [inherits]}))
             .with("/api/v1/namespaces/shop", namespace);
         let (text, _) = explained(namespaced).await;
-        assert!(
-            text.contains("a restart is due; its Namespace is on hold\n"),
-            "{text}"
-        );
-        assert!(text.contains("On hold      by its Namespace\n"), "{text}");
+        assert_mentions(&text, "a restart is due; its Namespace is on hold\n");
+        assert_mentions(&text, "On hold      by its Namespace\n");
     }
 
     /// The apiserver accepts such times, and we cannot parse them.
@@ -635,7 +631,7 @@ mod tests {
             let replica_sets = "/apis/apps/v1/namespaces/shop/replicasets";
             let canned = canned.clone();
             let (text, _) = explained(canned.with_all(replica_sets, &[replica_set.clone()])).await;
-            assert!(text.contains("Config hash"), "{text}");
+            assert_mentions(&text, "Config hash");
         }
     }
 }

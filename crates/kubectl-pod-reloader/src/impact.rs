@@ -282,7 +282,8 @@ impl Row {
 mod tests {
     use super::*;
     use crate::cluster::canned::{
-        Canned, cluster_config_sync, config_map, deployment, operator, operator_with,
+        Canned, assert_mentions, cluster_config_sync, config_map, deployment, operator,
+        operator_with,
     };
     use pod_reloader_core::protect::PROTECT;
     use pod_reloader_core::seal::COPY_OF;
@@ -336,11 +337,11 @@ mod tests {
         assert_eq!(text, line);
         assert_eq!(verdict, Verdict::Bad);
         let (text, verdict) = told(shop(), "unused", None).await;
-        assert!(text.contains("restarts 0 workloads"), "{text}");
+        assert_mentions(&text, "restarts 0 workloads");
         assert_eq!(verdict, Verdict::Good);
         let unseen = "/api/v1/namespaces/shop/configmaps/typo";
         let (text, verdict) = told(shop().forbids(unseen), "typo", None).await;
-        assert!(text.contains("which you may not see"), "{text}");
+        assert_mentions(&text, "which you may not see");
         assert_eq!(verdict, Verdict::Unknown);
     }
 
@@ -351,10 +352,7 @@ mod tests {
         assert!(text.starts_with(head), "{text}");
         assert_eq!(verdict, Verdict::Good);
         let (text, verdict) = told(shop(), "unused", Some("nope")).await;
-        assert!(
-            text.contains("has no key nope. Adding it restarts 0"),
-            "{text}"
-        );
+        assert_mentions(&text, "has no key nope. Adding it restarts 0");
         assert_eq!(verdict, Verdict::Bad);
         let (text, verdict) = told(shop(), "app", Some("color")).await;
         assert!(
@@ -399,14 +397,14 @@ In steps, each when the one before has been healthy for its soak
   3. Deployment late
 ";
         assert!(text.ends_with(steps), "{text}");
-        assert!(text.contains("on hold: when it is released\n"), "{text}");
-        assert!(text.contains("when its content is approved\n"), "{text}");
+        assert_mentions(&text, "on hold: when it is released\n");
+        assert_mentions(&text, "when its content is approved\n");
         let mut app = config_map("app", "color");
         app["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/hold": "true"});
         let held = shop.with("/api/v1/namespaces/shop/configmaps/app", app);
         let (text, _) = told(held, "app", None).await;
         let line = "It is on hold: nothing restarts before it is released.\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
     }
 
     /// Returns a cluster with pods and workloads, some of which use ConfigMap `app`, which has these labels.
@@ -443,7 +441,7 @@ In steps, each when the one before has been healthy for its soak
         let in_use = used(json!({PROTECT: "in-use"}));
         let (text, verdict) = told(in_use.clone(), "app", None).await;
         let line = "It has the label pod-reloader.cs.sap.com/protect=in-use: it is not deleted while a pod uses it.\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         let users = "
 Used by
   Pod web-1
@@ -461,7 +459,7 @@ Used later by the pods of
         let blind = in_use.forbids("/api/v1/namespaces/shop/pods");
         let (text, verdict) = told(blind, "app", None).await;
         let note = "who uses it: you may not list pods in namespace shop\n";
-        assert!(text.contains(note), "{text}");
+        assert_mentions(&text, note);
         assert!(!text.contains("nobody"), "{text}");
         assert_eq!(verdict, Verdict::Unknown);
     }
@@ -480,7 +478,7 @@ Used later by the pods of
         ] {
             let canned = used(json!({PROTECT: value})).forbids("/api/v1/namespaces/shop/pods");
             let (text, verdict) = told(canned, "app", None).await;
-            assert!(text.contains(line), "{text}");
+            assert_mentions(&text, line);
             assert!(!text.contains("sed by"), "{text}");
             assert_eq!(verdict, Verdict::Good);
         }
@@ -510,19 +508,19 @@ Used later by the pods of
         let (text, _) = told(with(&[sync("platform", "copy")]), "copy", None).await;
         let line =
             "It is a copy of ConfigMap platform/copy: edits are undone, so change the source.\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         let (text, _) = told(with(&[sync("shop", "other")]), "copy", None).await;
         let line = "It was a copy of ConfigMap platform/copy, and no ClusterConfigSync updates it any more.\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         let (text, _) = told(with(&[sync("shop", "app")]), "app", None).await;
         let line = "ClusterConfigSync some copies it: 41 of 42 namespaces, Syncing: x.\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         let forbidden =
             with(&[]).forbids("/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs");
         let (text, verdict) = told(forbidden, "copy", None).await;
-        assert!(text.contains("edits are undone"), "{text}");
+        assert_mentions(&text, "edits are undone");
         let note = "ClusterConfigSyncs: you may not list clusterconfigsyncs in the cluster\n";
-        assert!(text.contains(note), "{text}");
+        assert_mentions(&text, note);
         assert_eq!(verdict, Verdict::Good);
     }
 

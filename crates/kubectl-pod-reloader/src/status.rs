@@ -275,8 +275,8 @@ fn signed(text: &mut Text, rows: &[(Verdict, impl AsRef<str>, Vec<String>)]) {
 mod tests {
     use super::*;
     use crate::cluster::canned::{
-        Canned, binding_operator, cluster_config_sync, deployment, field_binding, operator,
-        operator_with, pinning_operator,
+        Canned, assert_mentions, binding_operator, cluster_config_sync, deployment, field_binding,
+        operator, operator_with, pinning_operator,
     };
     use crate::ready::Own;
     use pod_reloader_core::name::Name;
@@ -320,10 +320,7 @@ mod tests {
         }
         let forbidden = Canned::shop().forbids("/apis/apps/v1/namespaces/ops/deployments");
         let (text, verdict) = of(forbidden, "ops").await.unwrap();
-        assert!(
-            text.contains("you may not list deployments in namespace ops"),
-            "{text}"
-        );
+        assert_mentions(&text, "you may not list deployments in namespace ops");
         assert_eq!(verdict, Verdict::Unknown);
     }
 
@@ -354,7 +351,7 @@ mod tests {
             "ok  Workloads  2 managed, 0 with a hash; 1 with undone config: Deployment shop/web";
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains(&line), "{text}");
+        assert_mentions(&text, &line);
     }
 
     #[tokio::test(start_paused = true)]
@@ -375,7 +372,7 @@ mod tests {
         let (text, verdict) = of(listing("2026-01-01T00:00:00Z"), "ops").await.unwrap();
         let line =
             "1 with lists that name what does not exist: Deployment shop/web (ConfigMap absent)\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         assert_eq!(verdict, Verdict::Bad);
         let now = jiff::Timestamp::now().to_string();
         let (text, _) = of(listing(&now), "ops").await.unwrap();
@@ -407,7 +404,7 @@ mod tests {
         let (text, verdict) = of(with_names, "ops").await.unwrap();
         let line = "1 with regular expressions that match nothing: \
                     Deployment shop/web (ConfigMap \"oth.*\")\n";
-        assert!(text.contains(line), "{text}");
+        assert_mentions(&text, line);
         assert_eq!(verdict, Verdict::Bad);
         let (text, _) = of(asking().forbids(names), "ops").await.unwrap();
         assert!(!text.contains("Expressions"), "{text}");
@@ -470,7 +467,7 @@ ClusterConfigSyncs
   !!  pull  Secret platform/pull: 2 of 2 namespaces, SourceNotFound: it is so
   ok  n10   Secret platform/pull: 2 of 2 namespaces, Syncing: it is so
 ";
-        assert!(text.contains(section), "{text}");
+        assert_mentions(&text, section);
         assert!(text.ends_with("\n  and 2 more\n"), "{text}");
         assert_eq!(find(copying.clone(), None).await, Ok(Some(Verdict::Bad)));
         let well = of_operator(&["--sync"], &syncs("Syncing"));
@@ -521,7 +518,7 @@ FieldBindings
                        spec.bucket: KeyNotFound, it is so
   ok  2 FieldBindings  each field is equal to its key
 ";
-        assert!(text.contains(section), "{text}");
+        assert_mentions(&text, section);
         assert_eq!(find(binding, None).await, Ok(Some(Verdict::Bad)));
         let well = of_operator(binding_operator(), std::slice::from_ref(&good));
         assert_eq!(find(well, Some("ops")).await, Ok(Some(Verdict::Good)));
@@ -560,10 +557,7 @@ FieldBindings
                     lease,
                 );
             let (text, _) = of(canned, "ops").await.unwrap();
-            assert!(
-                text.contains("somebody has not renewed the Lease for"),
-                "{text}"
-            );
+            assert_mentions(&text, "somebody has not renewed the Lease for");
         }
     }
 }

@@ -338,6 +338,12 @@ fn is_list(path: &str) -> bool {
     matches!(below, [_] | ["namespaces", _, _])
 }
 
+/// Asserts that what a command prints has this part.
+#[track_caller]
+pub(crate) fn assert_mentions(text: &str, part: &str) {
+    assert!(text.contains(part), "{part} is not in\n{text}");
+}
+
 /// Returns the Deployment of an operator that the chart installed in the namespace `ops`.
 pub(crate) fn operator() -> Value {
     let mut operator = deployment("reloader");

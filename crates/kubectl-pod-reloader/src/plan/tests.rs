@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::cluster::canned::{Canned, config_map, deployment, operator, operator_with};
+use crate::cluster::canned::{
+    Canned, assert_mentions, config_map, deployment, operator, operator_with,
+};
 
 const HASH: &str = "v1.dcdaaec6.48a639467b0198a29241395d135eb7a8d25cb046628dc25951ea0ba3d94e2871";
 const APPS: &str = "/apis/apps/v1/namespaces/shop/deployments";
@@ -122,7 +124,7 @@ async fn a_workload_in_the_manifests_is_judged_as_it_will_be() {
         "Deployment shop/same    1      no          nothing of it changes",
         "1 object of other kinds: they restart nothing",
     ] {
-        assert!(text.contains(row), "{row} is not in\n{text}");
+        assert_mentions(&text, row);
     }
     assert_eq!(outcome, Outcome::Restarts);
 }
@@ -144,16 +146,13 @@ async fn what_waits_is_told_from_what_restarts() {
         "waits      ConfigMap app: color; it is on hold",
         "waits      ConfigMap app: color; its restart window cannot be read",
     ] {
-        assert!(text.contains(row), "{row} is not in\n{text}");
+        assert_mentions(&text, row);
     }
     assert_eq!(outcome, Outcome::Waits);
     let operators = json!({"items": [operator_with(&["--reconcile=observe"])]});
     let observed = shop.with("/apis/apps/v1/deployments", operators);
     let (text, outcome) = told(observed, &manifests).await;
-    assert!(
-        text.contains("color, but the operator only observes\n"),
-        "{text}"
-    );
+    assert_mentions(&text, "color, but the operator only observes\n");
     assert_eq!(outcome, Outcome::Nothing);
 }
 
@@ -190,7 +189,7 @@ async fn a_restart_that_waits_goes_on_once_a_release_opens_its_gate() {
         "Deployment shop/window     1      yes        a restart is due already",
         "Deployment shop/still      1      no         nothing of it changes",
     ] {
-        assert!(text.contains(row), "{row} is not in\n{text}");
+        assert_mentions(&text, row);
     }
     assert_eq!(outcome, Outcome::Restarts);
 
@@ -200,10 +199,7 @@ async fn a_restart_that_waits_goes_on_once_a_release_opens_its_gate() {
     released["apiVersion"] = json!("v1");
     released["kind"] = json!("ConfigMap");
     let (text, outcome) = told(shop, &[released]).await;
-    assert!(
-        text.contains("yes        a restart is due already"),
-        "{text}"
-    );
+    assert_mentions(&text, "yes        a restart is due already");
     assert_eq!(outcome, Outcome::Restarts);
 }
 
@@ -228,7 +224,7 @@ ConfigMap shop/app: in steps, each when the one before has been healthy for its 
   2. Deployment a
 ";
     let text = plan.text().without_styles();
-    assert!(text.contains(steps), "{text}");
+    assert_mentions(&text, steps);
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["staged"][0]["object"], "ConfigMap shop/app");
     assert_eq!(json["workloads"][0]["because"][0]["keys"], json!(["color"]));
@@ -269,10 +265,7 @@ async fn refusals_and_what_cannot_be_seen_have_codes_of_their_own() {
     });
     let immutable = shop.clone().refuses_trials(&path, 422, invalid);
     let (text, outcome) = told(immutable, &manifests).await;
-    assert!(
-        text.contains("Refused\n  ConfigMap shop/app: Invalid: data\n"),
-        "{text}"
-    );
+    assert_mentions(&text, "Refused\n  ConfigMap shop/app: Invalid: data\n");
     assert_eq!(outcome, Outcome::Refused);
     let lack = json!({"message": "configmaps is forbidden: User \"u\" cannot patch"});
     let (text, outcome) = told(shop.clone().refuses_trials(&path, 403, lack), &manifests).await;
@@ -282,10 +275,7 @@ async fn refusals_and_what_cannot_be_seen_have_codes_of_their_own() {
     );
     assert_eq!(outcome, Outcome::Refused);
     let (text, outcome) = told(shop.clone().forbids(&path), &manifests).await;
-    assert!(
-        text.contains("Not seen\n  ConfigMap shop/app: you may not get"),
-        "{text}"
-    );
+    assert_mentions(&text, "Not seen\n  ConfigMap shop/app: you may not get");
     assert_eq!(outcome, Outcome::Unknown);
     // The webhook is down: what it would say is assumed.
     let mut down = shop.clone();
@@ -295,7 +285,7 @@ async fn refusals_and_what_cannot_be_seen_have_codes_of_their_own() {
         text.contains("whether Deployment shop/web is up to date now: the webhook"),
         "{text}"
     );
-    assert!(text.contains("Deployment shop/web   1      yes"), "{text}");
+    assert_mentions(&text, "Deployment shop/web   1      yes");
     assert_eq!(outcome, Outcome::Restarts);
     let (json, _) = plan_of(shop, &manifests).await;
     let json = serde_json::to_string(&json).unwrap();
@@ -313,7 +303,7 @@ async fn an_invalid_name_is_refused_unless_its_kind_restarts_nothing() {
         named("example.com/v1", "Secret", "app:secret"),
     ];
     let (text, outcome) = told(shop(&[]), &others).await;
-    assert!(text.contains("2 objects of other kinds"), "{text}");
+    assert_mentions(&text, "2 objects of other kinds");
     assert_eq!(outcome, Outcome::Nothing);
     let invalid = [
         named("apps/v1", "Deployment", "Web"),
@@ -324,7 +314,7 @@ async fn an_invalid_name_is_refused_unless_its_kind_restarts_nothing() {
         "  Deployment shop/Web: that is not a valid name: ",
         "  Secret shop/a/b: that is not a valid name: ",
     ] {
-        assert!(text.contains(refusal), "{refusal} is not in\n{text}");
+        assert_mentions(&text, refusal);
     }
     assert_eq!(outcome, Outcome::Refused);
 }
@@ -359,7 +349,7 @@ async fn a_workload_of_a_new_namespace_is_new_even_if_the_operator_selects_names
     ];
     let shop = shop.refuses_trials(path, 404, missing);
     let (text, outcome) = told(shop.clone(), &manifests).await;
-    assert!(text.contains("it is new\n"), "{text}");
+    assert_mentions(&text, "it is new\n");
     assert!(!text.contains("Not seen"), "{text}");
     assert_eq!(outcome, Outcome::Nothing);
     let hidden = shop.forbids("/api/v1/namespaces/new");
@@ -375,7 +365,7 @@ async fn a_secret_that_the_user_may_not_read_stays_as_it_is() {
     }]);
     let shop = shop(&[web]).forbids("/api/v1/namespaces/shop/secrets/hidden");
     let (text, outcome) = told(shop, &[app(json!({"color": "blue"}))]).await;
-    assert!(text.contains("yes        ConfigMap app: color\n"), "{text}");
+    assert_mentions(&text, "yes        ConfigMap app: color\n");
     assert!(!text.contains("Not seen"), "{text}");
     assert_eq!(outcome, Outcome::Restarts);
 }
@@ -419,12 +409,9 @@ async fn a_change_of_files_that_pods_reload_is_told_from_a_restart() {
         "Deployment shop/env     1      yes        ConfigMap app: color\n",
         "Deployment shop/files   1      reloads    ConfigMap app: color; its pods are asked to reload",
     ] {
-        assert!(text.contains(row), "{text}");
+        assert_mentions(&text, row);
     }
     // If that is switched off, both restart.
     let text = reloads(shop).await;
-    assert!(
-        text.contains("2 workloads with 2 pods would restart."),
-        "{text}"
-    );
+    assert_mentions(&text, "2 workloads with 2 pods would restart.");
 }
