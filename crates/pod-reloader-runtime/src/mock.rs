@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 pub use self::log::Log;
-pub use self::names::{id, keys, name, reference};
+pub use self::names::{id, keys, keys_secret, name, reference};
 use crate::budget::Budget;
 use crate::client::Clients;
 use crate::controller::Errors;

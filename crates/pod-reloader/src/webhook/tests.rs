@@ -19,7 +19,6 @@ use k8s_openapi::ByteString;
 use kube::Client;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::gate::digits;
-use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::sync_status::{Report, SyncStatus};
@@ -29,7 +28,7 @@ use tower::{ServiceExt, service_fn};
 use super::body::*;
 use super::*;
 use crate::live::reads::Reader;
-use crate::mock::{keys, name, reference};
+use crate::mock::{keys, keys_secret, name, reference};
 use crate::runtime::budget::{BYTES, Budget};
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
@@ -828,10 +827,7 @@ fn client(apiserver: Apiserver) -> Client {
     let service = service_fn(move |request: HttpRequest<kube::client::Body>| async move {
         let path = request.uri().path();
         let (status, body) = match (path, apiserver) {
-            ("/api/v1/namespaces/operator/secrets/hash-keys", _) => {
-                let key = ByteString(vec![7; KEY_LENGTH]);
-                (StatusCode::OK, json!({"data": {"20250101T000000Z": key}}))
-            }
+            ("/api/v1/namespaces/operator/secrets/hash-keys", _) => (StatusCode::OK, keys_secret()),
             ("/api/v1/namespaces/ns/configmaps/app", Apiserver::Up) => {
                 (StatusCode::OK, config_map())
             }

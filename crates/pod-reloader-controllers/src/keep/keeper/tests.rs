@@ -4,8 +4,6 @@
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
-use k8s_openapi::ByteString;
-use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::kept::KEPT_OBJECT;
 use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
@@ -13,7 +11,7 @@ use tokio::time::sleep;
 
 use super::super::known::TRIES;
 use super::*;
-use crate::mock::{self, Answer, Log, QUOTED};
+use crate::mock::{self, Answer, Log, QUOTED, name};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -40,8 +38,7 @@ impl Apiserver {
         let mut state = self.0.lock();
         let path = head.uri.path();
         if path.ends_with("/secrets/keys") {
-            let key = ByteString(vec![7; KEY_LENGTH]);
-            return Ok(json!({"metadata": {}, "data": {"20250101T000000Z": key}}));
+            return Ok(mock::keys_secret());
         }
         if head.method == Method::POST {
             if let Some(code) = state.failing_creates {
@@ -99,7 +96,6 @@ async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         let answer = this.answer(&head, &body);
         async move { answer }
     });
-    let name = |text: &str| Name::parse(text).unwrap();
     let operator = name("operator");
     let keys = Arc::new(Keys::new(client.clone(), &operator, &name("keys")));
     keys.read_since(Instant::now()).await.unwrap();
@@ -140,9 +136,8 @@ fn ours(name: &str, role: &str, fields: &Value) -> Value {
 
 /// Returns a ConfigMap that stores `app`, with some fields of its own.
 fn stored(fields: &Value) -> Value {
-    let name = |text: &str| Name::parse(text).unwrap();
     let place = Reference::config_map(&name("shop"), &name("app-kept-0123456789"));
-    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    let keys = mock::keys();
     let of = "app/gone/7";
     let seal = keys.seal(&Claim {
         purpose: Purpose::Store,

@@ -8,8 +8,6 @@ use std::time::SystemTime;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;
-use pod_reloader_core::name::Name;
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -124,11 +122,8 @@ impl Mounted {
 
 /// Returns keys that have been read.
 async fn keys() -> Arc<Keys> {
-    let client = mock::client(|_, _| async {
-        let key = k8s_openapi::ByteString(vec![7; 32]);
-        Ok(json!({"data": {"20250101T000000Z": key}}))
-    });
-    let name = Name::parse("operator").unwrap();
+    let client = mock::client(|_, _| async { Ok(mock::keys_secret()) });
+    let name = mock::name("operator");
     let keys = Arc::new(Keys::new(client, &name, &name));
     keys.read_since(Instant::now()).await.unwrap();
     keys

@@ -3,24 +3,16 @@
 use axum::body::Body;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use k8s_openapi::ByteString;
-use pod_reloader_core::hash::KEY_LENGTH;
-use pod_reloader_core::name::Name;
-use serde_json::json;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
 use super::*;
-use crate::mock;
+use crate::mock::{self, name};
 use crate::runtime::admin::probes;
 
 #[tokio::test]
 async fn a_replica_is_ready_once_it_has_read_the_hash_keys() {
-    let client = mock::client(async |_, _| {
-        let key = ByteString(vec![7; KEY_LENGTH]);
-        Ok(json!({"data": {"20250101T000000Z": key}}))
-    });
-    let name = |text| Name::parse(text).unwrap();
+    let client = mock::client(async |_, _| Ok(mock::keys_secret()));
     let keys = Arc::new(Keys::new(client, &name("operator"), &name("hash-keys")));
     let readiness = Arc::new(Readiness {
         certificate: None,

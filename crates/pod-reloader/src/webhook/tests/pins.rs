@@ -38,8 +38,7 @@ async fn pinning(creating: Creating) -> (Router, Arc<Mutex<Vec<String>>>) {
                     }
                 }
                 (_, "/api/v1/namespaces/operator/secrets/hash-keys") => {
-                    let key = ByteString(vec![7; KEY_LENGTH]);
-                    (StatusCode::OK, json!({"data": {"20250101T000000Z": key}}))
+                    (StatusCode::OK, keys_secret())
                 }
                 (_, "/api/v1/namespaces/ns/configmaps/app") => (StatusCode::OK, config_map()),
                 _ => failure(404, "NotFound"),

@@ -26,8 +26,7 @@ async fn webhook(lists: Lists) -> Router {
     let client = mock::client(move |head, _| async move {
         let path = head.uri.path();
         if path.ends_with("/secrets/hash-keys") {
-            let key = ByteString(vec![7; KEY_LENGTH]);
-            return Ok(json!({"data": {"20250101T000000Z": key}}));
+            return Ok(keys_secret());
         }
         if path.ends_with("/configmaps/app") {
             return Ok(config_map());

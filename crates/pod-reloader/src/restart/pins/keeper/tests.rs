@@ -7,11 +7,9 @@ use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
 use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use pod_reloader_core::annotations::PINS;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject};
-use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
 use pod_reloader_core::pins::plain_copy_name;
@@ -108,8 +106,7 @@ impl Apiserver {
         }
         assert_eq!(head.method, Method::GET, "{path}");
         if path == "/api/v1/namespaces/operator/secrets/keys" {
-            let key = ByteString(vec![7; KEY_LENGTH]);
-            return Ok(json!({"metadata": {}, "data": {"20250101T000000Z": key}}));
+            return Ok(mock::keys_secret());
         }
         if parent.ends_with("/configmaps") {
             state.read.push(name.to_owned());

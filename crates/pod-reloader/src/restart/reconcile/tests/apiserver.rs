@@ -10,7 +10,6 @@ use json_patch::{Patch, PatchOperation};
 use k8s_openapi::ByteString;
 use kube::Client;
 use pod_reloader_core::annotations::BASELINE;
-use pod_reloader_core::hash::KEY_LENGTH;
 use pod_reloader_core::reload_round::Answer as PodAnswer;
 use pod_reloader_core::secret_provider_class::STATUSES;
 use serde_json::{Value, json};
@@ -264,9 +263,7 @@ impl Apiserver {
     fn handled(&self, method: &Method, path: &str, body: &[u8]) -> (Answer, Duration) {
         let mut state = self.lock();
         if path.ends_with("/secrets/keys") {
-            let key = ByteString(vec![7; KEY_LENGTH]);
-            let keys = json!({"metadata": {}, "data": {"20250101T000000Z": key}});
-            (Ok(keys), Duration::ZERO)
+            (Ok(mock::keys_secret()), Duration::ZERO)
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/configmaps/") {
             (state.read_config_map(name), state.read_takes)
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/secrets/") {
