@@ -40,3 +40,26 @@ impl Settings {
         workload.rare().settle_period.unwrap_or(self.settle_period)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Settings {
+        /// Returns settings that switch on nothing.
+        pub(crate) fn plain() -> Self {
+            Self {
+                settle_period: Duration::from_secs(5),
+                max_restarts: 5,
+                first_stamp: FirstStamp::Rollout,
+                release_wait: Duration::ZERO,
+                observe: false,
+                run_cron_jobs: false,
+                unstick_after: Duration::ZERO,
+                namespace_memory: usize::MAX,
+                limits: Limits::default(),
+                clock: Timestamp::now,
+            }
+        }
+    }
+}

@@ -23,7 +23,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::brake::WINDOW;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::limit::Limits;
@@ -1025,15 +1024,10 @@ fn judged(settings: &Settings) -> Defaults {
 fn settings() -> Settings {
     Settings {
         settle_period: SETTLE_PERIOD_OF_ALL,
-        max_restarts: 5,
-        first_stamp: FirstStamp::Rollout,
         release_wait: RELEASE_WAIT,
-        observe: false,
-        run_cron_jobs: false,
-        unstick_after: Duration::ZERO,
         namespace_memory: 32 << 20,
-        limits: Limits::default(),
         clock,
+        ..Settings::plain()
     }
 }
 

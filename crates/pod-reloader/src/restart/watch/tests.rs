@@ -8,7 +8,6 @@ use futures::StreamExt;
 use futures::stream;
 use http::Uri;
 use pod_reloader_core::annotations::CONFIG_MAPS;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::CustomResource;
 use pod_reloader_core::scope::Labels;
@@ -193,15 +192,8 @@ impl Operator {
         let (events, _) = Events::new(client.clone());
         let settings = Settings {
             settle_period: Duration::ZERO,
-            max_restarts: 5,
-            first_stamp: FirstStamp::Rollout,
-            release_wait: Duration::ZERO,
-            observe: false,
-            run_cron_jobs: false,
-            unstick_after: Duration::ZERO,
             namespace_memory: 32 << 20,
-            limits: Default::default(),
-            clock: jiff::Timestamp::now,
+            ..Settings::plain()
         };
         let reconciler = Arc::new(Reconciler::new(
             settings,

@@ -11,7 +11,6 @@ use http::request::Parts;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use parking_lot::Mutex;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata};
 use pod_reloader_core::scope::Scope;
@@ -158,18 +157,7 @@ impl Both {
             clients: mock::clients(&client),
             scope: Scope::new([], operator.clone()),
             copy_grace: Duration::from_secs(300),
-            settings: Settings {
-                settle_period: Duration::from_secs(5),
-                max_restarts: 5,
-                first_stamp: FirstStamp::Rollout,
-                release_wait: Duration::ZERO,
-                observe: false,
-                run_cron_jobs: false,
-                unstick_after: Duration::ZERO,
-                namespace_memory: usize::MAX,
-                limits: Default::default(),
-                clock: jiff::Timestamp::now,
-            },
+            settings: Settings::plain(),
             budget: Budget::new(),
             resync_period: A_MINUTE * 60,
             keys: Arc::new(Keys::new(client.clone(), &operator, &secret)),

@@ -6,12 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
-use jiff::Timestamp;
 use pod_reloader_core::annotations::PINS;
-use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::kind::WorkloadKind;
-use pod_reloader_core::limit::Limits;
 use pod_reloader_core::pins::plain_copy_name;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::seal::{COPY_OF, Claim, Purpose, SEAL};
@@ -149,20 +146,8 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let (events, _) = Events::new(client.clone());
     let (metrics, operator) = (Metrics::new(), name("operator"));
     let keys = Arc::new(Keys::new(client.clone(), &operator, &name("keys")));
-    let settings = Settings {
-        settle_period: Duration::from_secs(5),
-        max_restarts: 5,
-        first_stamp: FirstStamp::Rollout,
-        release_wait: Duration::ZERO,
-        observe: false,
-        run_cron_jobs: false,
-        unstick_after: Duration::ZERO,
-        namespace_memory: usize::MAX,
-        limits: Limits::default(),
-        clock: Timestamp::now,
-    };
     let reconciler = Reconciler::new(
-        settings,
+        Settings::plain(),
         Scope::new([], operator).and_pins(true),
         client.clone(),
         Budget::new(),
