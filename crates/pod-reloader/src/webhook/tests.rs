@@ -20,7 +20,6 @@ use kube::Client;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::gate::digits;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::sync_status::{Report, SyncStatus};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};

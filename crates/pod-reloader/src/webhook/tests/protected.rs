@@ -490,11 +490,7 @@ async fn reviews_of_one_version_store_it_once_whatever_they_say() {
 #[tokio::test]
 async fn what_somebody_else_has_put_in_the_place_does_not_count_as_stored() {
     let cluster = Cluster::healthy().with("keep");
-    let object = Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: Name::parse("ns").unwrap(),
-        name: Name::parse("app").unwrap(),
-    };
+    let object = reference("app");
     let original = Original::from(&Protected {
         object: object.clone(),
         uid: "uid-2".into(),
