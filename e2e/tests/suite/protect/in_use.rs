@@ -10,7 +10,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Kind, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, done_if, full, has_own_values, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, done_if, full, has_own_values, wait_for,
+};
 use serde_json::{Value, json};
 
 use super::{PROTECT, merged, protected, protecting, refused};

@@ -64,7 +64,9 @@ fn copy() -> String {
     let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default());
     let (keys, namespace) = (keys(), name("ns"));
     let names = CopyNames::new(&keys, &namespace);
-    names.name_for(&name("app"), &app.unwrap().digest).to_string()
+    names
+        .name_for(&name("app"), &app.unwrap().digest)
+        .to_string()
 }
 
 async fn annotations_of(router: &Router, review: &Value) -> Value {
